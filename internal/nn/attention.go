@@ -1,0 +1,102 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package nn
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// Heads splits the last axis into heads and puts them first.
+//
+//	x   [B, T, H*K]
+//	out [B, H, T, K]
+func Heads(x *Node, numHeads int) *Node {
+	dims := x.Shape().Dimensions
+	x = Reshape(x, dims[0], dims[1], numHeads, dims[2]/numHeads)
+	return TransposeAllAxes(x, 0, 2, 1, 3)
+}
+
+// SplitHeads splits a packed projection [B, T, n*H*K] (queries, keys and values one after the other) into n parts of
+// [B, T, H, K].
+func SplitHeads(x *Node, n, numHeads int) []*Node {
+	dims := x.Shape().Dimensions
+	x = Reshape(x, dims[0], dims[1], n, numHeads, dims[2]/(n*numHeads))
+	parts := make([]*Node, n)
+	for i := range parts {
+		parts[i] = Squeeze(Slice(x, AxisRange(), AxisRange(), AxisElem(i)), 2)
+	}
+	return parts
+}
+
+// HeadsFirst turns [B, T, H, K] into [B, H, T, K].
+func HeadsFirst(x *Node) *Node { return TransposeAllAxes(x, 0, 2, 1, 3) }
+
+const (
+	// XLA's CPU plugin fuses scores, softmax and the value product, never storing the scores, from this size on; below
+	// it keeps the scores of every chunk.
+	fusedScoreBytes = 64 << 20
+	minChunk        = 512
+)
+
+// Attend is softmax(q kᵀ / sqrt(K)) v. The scores are formed for a chunk of queries at a time, and the division by the
+// softmax's sum follows the product with v, where it is cheapest. Softmax runs in float32.
+//
+//	q       [B, H, T, K]
+//	k, v    [B, H, S, K]
+//	keyMask [B, S] bool, false for keys to leave out, or nil. A row without any key gives the mean of v.
+//	out     [B, T, H*K]
+func Attend(q, k, v, keyMask *Node) *Node {
+	dims := q.Shape().Dimensions
+	batch, heads, tokens, width := dims[0], dims[1], dims[2], dims[3]
+	keys := k.Shape().Dimensions[2]
+	q = MulScalar(q, 1/math.Sqrt(float64(width)))
+	q = Reshape(q, batch*heads, tokens, width)
+	k = Reshape(k, batch*heads, keys, width)
+	v = Reshape(v, batch*heads, keys, v.Shape().Dimensions[3])
+	var bias *Node
+	if keyMask != nil {
+		bias = Where(keyMask, Scalar(q.Graph(), dtypes.Float32, 0.0), Scalar(q.Graph(), dtypes.Float32, -1e30)) // [B, S]
+		bias = BroadcastToDims(ExpandAxes(bias, 1, 2), batch, heads, 1, keys)
+		bias = Reshape(bias, batch*heads, 1, keys)
+	}
+	chunk := queryChunk(batch*heads, tokens, keys)
+	outs := make([]*Node, 0, (tokens+chunk-1)/chunk)
+	for start := 0; start < tokens; start += chunk {
+		part := q
+		if chunk < tokens {
+			part = Slice(q, AxisRange(), AxisRange(start, min(start+chunk, tokens)))
+		}
+		o := attendChunk(part, k, v, bias)
+		o = Reshape(o, batch, heads, o.Shape().Dimensions[1], o.Shape().Dimensions[2])
+		outs = append(outs, TransposeAllAxes(o, 0, 2, 1, 3)) // [B, t, H, K]
+	}
+	out := outs[0]
+	if len(outs) > 1 {
+		out = Concatenate(outs, 1)
+	}
+	return Reshape(out, batch, tokens, heads*out.Shape().Dimensions[3])
+}
+
+// attendChunk attends with every query of q [N, t, K] to all keys.
+func attendChunk(q, k, v, bias *Node) *Node {
+	scores := ConvertDType(Dot(q, k).General([]int{2}, []int{0}, []int{2}, []int{0}), dtypes.Float32) // [N, t, S]
+	if bias != nil {
+		scores = Add(scores, bias)
+	}
+	weight := Exp(Sub(scores, ReduceAndKeep(scores, ReduceMax, -1)))
+	sum := ReduceAndKeep(weight, ReduceSum, -1)
+	o := Dot(ConvertDType(weight, v.DType()), v).General([]int{2}, []int{0}, []int{1}, []int{0}) // [N, t, K]
+	return Div(o, ConvertDType(sum, o.DType()))
+}
+
+// queryChunk is the number of queries whose scores are formed together.
+func queryChunk(heads, tokens, keys int) int {
+	row := heads * keys * 4
+	if row*tokens <= fusedScoreBytes {
+		return tokens
+	}
+	return min(tokens, max(minChunk, (fusedScoreBytes+row-1)/row))
+}

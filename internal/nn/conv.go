@@ -1,0 +1,114 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package nn
+
+import (
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// Conv2D is a stride-1 cross-correlation with replicated borders that keeps the size. Like Conv3D it is a sum of
+// shifted matrix products: on XLA's CPU plugin that is two to three times faster than its own convolution.
+//
+//	x   [B, Y, X, in] channels last
+//	p   weight [out, in, ky, kx] with odd ky, kx; bias [out]
+//	out [B, Y, X, out]
+func Conv2D(p Params, x *Node) *Node {
+	weight := TransposeAllAxes(p.As(x, "weight"), 2, 3, 0, 1) // [ky, kx, out, in]
+	kernel := weight.Shape().Dimensions[:2]
+	dims := x.Shape().Dimensions
+	for axis, k := range kernel {
+		x = replicate(x, 1+axis, k/2)
+	}
+	var sum *Node
+	for i := range kernel[0] {
+		for j := range kernel[1] {
+			shifted := Slice(x, AxisRange(), AxisRange(i, i+dims[1]), AxisRange(j, j+dims[2]))
+			tap := Squeeze(Slice(weight, AxisElem(i), AxisElem(j)), 0, 1) // [out, in]
+			sum = accumulate(sum, shifted, tap)
+		}
+	}
+	return AddLast(sum, p.As(sum, "bias"))
+}
+
+// Conv3D is a stride-1 cross-correlation with zero padding that keeps the size.
+//
+//	x   [B, X, Y, Z, in] channels last
+//	p   weight [out, in, k, k, k] with odd k; bias [out]
+//	out [B, X, Y, Z, out]
+func Conv3D(p Params, x *Node) *Node {
+	weight := TransposeAllAxes(p.As(x, "weight"), 2, 3, 4, 0, 1) // [kx, ky, kz, out, in]
+	k := weight.Shape().Dimensions[0]
+	dims := x.Shape().Dimensions
+	for axis := 1; axis <= 3; axis++ {
+		x = GrowLeft(GrowRight(x, axis, k/2, 0), axis, k/2, 0)
+	}
+	var sum *Node
+	for tap := range k * k * k {
+		a, b, c := tap/(k*k), tap/k%k, tap%k
+		shifted := Slice(x, AxisRange(), AxisRange(a, a+dims[1]), AxisRange(b, b+dims[2]), AxisRange(c, c+dims[3]))
+		w := Squeeze(Slice(weight, AxisElem(a), AxisElem(b), AxisElem(c)), 0, 1, 2) // [out, in]
+		sum = accumulate(sum, shifted, w)
+	}
+	return AddLast(sum, p.As(sum, "bias"))
+}
+
+// accumulate adds x wᵀ to sum. The barrier makes the compiler finish one tap before the next, so that the shifted
+// copies do not all live at once.
+func accumulate(sum, x, w *Node) *Node {
+	if sum == nil {
+		return MatMulT(x, w)
+	}
+	held := OptimizationBarriers(sum, x, w)
+	return Add(held[0], MatMulT(held[1], held[2]))
+}
+
+// replicate widens an axis by n copies of its first and of its last element.
+func replicate(x *Node, axis, n int) *Node {
+	if n == 0 {
+		return x
+	}
+	size := x.Shape().Dimensions[axis]
+	parts := make([]*Node, 0, 2*n+1)
+	for range n {
+		parts = append(parts, SliceAxis(x, axis, AxisRange(0, 1)))
+	}
+	parts = append(parts, x)
+	for range n {
+		parts = append(parts, SliceAxis(x, axis, AxisRange(size-1, size)))
+	}
+	return Concatenate(parts, axis)
+}
+
+// ConvTranspose2x2 doubles the size with a transposed convolution of kernel 2 and stride 2, which is one matrix product
+// because the patches do not overlap.
+//
+//	x   [B, Y, X, in] channels last
+//	p   weight [in, out, 2, 2], bias [out]
+//	out [B, 2Y, 2X, out]
+func ConvTranspose2x2(p Params, x *Node) *Node {
+	weight := p.As(x, "weight")
+	in, out := weight.Shape().Dimensions[0], weight.Shape().Dimensions[1]
+	weight = Reshape(TransposeAllAxes(weight, 0, 2, 3, 1), in, 4*out) // [in, 2*2*out]
+	dims := x.Shape().Dimensions
+	y := Dot(x, weight).General([]int{3}, nil, []int{0}, nil)
+	y = Reshape(y, dims[0], dims[1], dims[2], 2, 2, out)
+	y = TransposeAllAxes(y, 0, 1, 3, 2, 4, 5)
+	return AddLast(Reshape(y, dims[0], 2*dims[1], 2*dims[2], out), p.As(y, "bias"))
+}
+
+// PatchEmbed cuts an image into square patches and projects each: a convolution whose stride is its kernel.
+//
+//	x   [B, in, Y, X] channels first, Y and X multiples of the patch size
+//	p   weight [D, in, k, k], bias [D]
+//	out [B, Y/k * X/k, D], patches row-major
+func PatchEmbed(p Params, x *Node) *Node {
+	weight := p.As(x, "weight")
+	width, in, k := weight.Shape().Dimensions[0], weight.Shape().Dimensions[1], weight.Shape().Dimensions[2]
+	dims := x.Shape().Dimensions
+	rows, cols := dims[2]/k, dims[3]/k
+	x.AssertDims(-1, in, rows*k, cols*k)
+	x = Reshape(x, dims[0], in, rows, k, cols, k)
+	x = TransposeAllAxes(x, 0, 2, 4, 1, 3, 5)
+	x = Reshape(x, dims[0], rows*cols, in*k*k)
+	return AddLast(MatMulT(x, Reshape(weight, width, in*k*k)), p.As(x, "bias"))
+}

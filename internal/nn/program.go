@@ -1,0 +1,201 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+// Package nn holds the graph functions that the models share: projections, norms, attention, embeddings, convolutions
+// and resizing, and Program, which compiles a graph function and runs it.
+//
+// Graph functions take and return nodes and panic with an error on a wrong shape, as graph functions do; Program.Call
+// returns those as errors. Weights keep the precision of their file and are widened to the activations' dtype in the
+// graph, so that half-precision weights cost half the memory whatever the arithmetic is.
+//
+// Dimension letters: B batch, N or T tokens, S keys, C channels, D model width, H heads, K head width.
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// ErrClosed is returned by calls of a closed Program.
+var ErrClosed = errors.New("nn: program is closed")
+
+// Weights are a module's parameters on a device, by their checkpoint names.
+type Weights map[string]*tensors.Tensor
+
+// In returns the parameters below a module's name ("blocks.3"), under the rest of their names. Nothing is copied.
+func (w Weights) In(format string, args ...any) Weights {
+	prefix := fmt.Sprintf(format, args...) + "."
+	sub := make(Weights)
+	for name, t := range w {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			sub[rest] = t
+		}
+	}
+	return sub
+}
+
+// Only returns the parameters of the named modules and drops the others, names unchanged.
+func (w Weights) Only(modules ...string) Weights {
+	sub := make(Weights)
+	for name, t := range w {
+		if slices.ContainsFunc(modules, func(m string) bool { return name == m || strings.HasPrefix(name, m+".") }) {
+			sub[name] = t
+		}
+	}
+	return sub
+}
+
+// Free releases the parameters' device memory.
+func (w Weights) Free() { Free(slices.Collect(maps.Values(w))...) }
+
+// Free releases the device memory of tensors; nil ones are ignored.
+func Free(ts ...*tensors.Tensor) {
+	for _, t := range ts {
+		if t != nil && t.Ok() {
+			_ = t.FinalizeAll() // fails only for what is already gone
+		}
+	}
+}
+
+// Params are the parameters of a module inside a graph.
+type Params struct {
+	graph  *Graph
+	prefix string
+	nodes  map[string]*Node
+}
+
+// Graph returns the graph under construction.
+func (p Params) Graph() *Graph { return p.graph }
+
+// In returns the parameters of a sub-module.
+func (p Params) In(format string, args ...any) Params {
+	return Params{graph: p.graph, prefix: p.prefix + fmt.Sprintf(format, args...) + ".", nodes: p.nodes}
+}
+
+// Has reports whether the module has a parameter of that name.
+func (p Params) Has(name string) bool { return p.nodes[p.prefix+name] != nil }
+
+// Get returns a parameter in its stored precision.
+func (p Params) Get(name string) *Node {
+	node := p.nodes[p.prefix+name]
+	if node == nil {
+		panic(fmt.Errorf("nn: no parameter %q", p.prefix+name))
+	}
+	return node
+}
+
+// As returns a parameter in the dtype of x.
+func (p Params) As(x *Node, name string) *Node { return ConvertDType(p.Get(name), x.DType()) }
+
+// GraphFn builds a graph from a module's parameters and the inputs.
+type GraphFn func(p Params, in []*Node) []*Node
+
+// Program is a graph function compiled once for each combination of input shapes. Its weights are arguments, so that
+// one compiled block serves all layers of the same shape. It is safe for concurrent use.
+type Program struct {
+	backend compute.Backend
+	name    string
+	build   GraphFn
+
+	mu     sync.Mutex
+	execs  map[string]*Exec // by parameter names
+	closed bool
+}
+
+var compilations atomic.Int64
+
+// Compilations returns the number of graphs built so far in the process.
+func Compilations() int64 { return compilations.Load() }
+
+// NewProgram returns a program that compiles on its first call.
+func NewProgram(backend compute.Backend, name string, build GraphFn) *Program {
+	return &Program{backend: backend, name: name, build: build, execs: make(map[string]*Exec)}
+}
+
+// Call runs the program on the backend's first device. Inputs are tensors, or Go values as graph.Exec takes them. The
+// outputs stay on the device and belong to the caller, who frees them. Any panic of graph building is returned as error.
+func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if cause, ok := r.(error); ok {
+				err = fmt.Errorf("%s: %w", p.name, cause)
+			} else {
+				err = fmt.Errorf("%s: %v", p.name, r)
+			}
+		}
+	}()
+	names := slices.Sorted(maps.Keys(w))
+	exec, err := p.exec(names)
+	if err != nil {
+		return nil, err
+	}
+	args := make([]any, 0, len(in)+len(names))
+	args = append(args, in...)
+	for _, name := range names {
+		args = append(args, w[name])
+	}
+	out, err = exec.Exec(args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return out, nil
+}
+
+// Call1 is Call for a program of one output.
+func (p *Program) Call1(w Weights, in ...any) (*tensors.Tensor, error) {
+	out, err := p.Call(w, in...)
+	if err != nil {
+		return nil, err
+	}
+	if len(out) != 1 {
+		Free(out...)
+		return nil, fmt.Errorf("%s: %d outputs instead of one", p.name, len(out))
+	}
+	return out[0], nil
+}
+
+func (p *Program) exec(names []string) (*Exec, error) {
+	key := strings.Join(names, "\n")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, fmt.Errorf("%s: %w", p.name, ErrClosed)
+	}
+	if exec := p.execs[key]; exec != nil {
+		return exec, nil
+	}
+	build := func(g *Graph, args []*Node) []*Node {
+		compilations.Add(1)
+		inputs := len(args) - len(names)
+		nodes := make(map[string]*Node, len(names))
+		for i, name := range names {
+			nodes[name] = args[inputs+i]
+		}
+		return p.build(Params{graph: g, nodes: nodes}, args[:inputs])
+	}
+	exec, err := NewExecCanonical(p.backend, build, -1, -1, false, true, true)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	exec = exec.WithName(p.name).SetMaxCache(-1)
+	p.execs[key] = exec
+	return exec, nil
+}
+
+// Close frees the compiled graphs. Later calls fail with ErrClosed.
+func (p *Program) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, exec := range p.execs {
+		exec.Finalize()
+	}
+	p.execs, p.closed = nil, true
+}
