@@ -1,0 +1,43 @@
+# Every target is one command; `make test` is what continuous integration runs.
+PLUGINS ?= $(CURDIR)/.plugins
+XLA := GOMLX_BACKEND=xla:cpu PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS)
+BENCH ?= .
+
+.PHONY: help test vet test-go test-xla race fuzz bench readers plugin plugin-cuda plugin-rocm fmt tidy
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+test: plugin vet test-go test-xla ## vet, all tests on the pure Go backend, the reference tests again on xla:cpu
+
+vet: ## formatting, go vet with and without XLA
+	@test -z "$$(gofmt -s -l .)" || { gofmt -s -l .; echo "run make fmt"; exit 1; }
+	go vet ./...
+	CGO_ENABLED=0 go vet -tags noxla ./...
+
+test-go: ## all tests on the pure Go backend
+	GOMLX_BACKEND=go PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS) go test ./...
+
+test-xla: plugin ## the reference tests on xla:cpu
+	$(XLA) go test ./... -run 'TestReference'
+
+race: ## tests under the race detector (pure Go backend)
+	GOMLX_BACKEND=go go test -short -race -gcflags=all=-d=checkptr=0 ./...
+
+bench: plugin ## benchmarks on xla:cpu; BENCH selects them
+	$(XLA) go test ./... -run '^$$' -bench '$(BENCH)' -benchtime 3x
+
+plugin: ## install the CPU PJRT plugin into .plugins
+	scripts/plugin.sh cpu $(PLUGINS)
+
+plugin-cuda: ## install the CUDA 13 PJRT plugin into .plugins
+	scripts/plugin.sh cuda $(PLUGINS)
+
+plugin-rocm: ## install the ROCm 7 PJRT plugin into .plugins
+	scripts/plugin.sh rocm $(PLUGINS)
+
+fmt: ## format the code
+	gofmt -s -w .
+
+tidy: ## tidy go.mod
+	go mod tidy
