@@ -35,9 +35,9 @@ type Guidance struct {
 	Weight                      // of every latent,
 	PerLatent map[string]Weight // but for those named here
 
-	// ZeroStep tells the network a step size of 0 in the unconditional pass, as the original does when it replaces every
-	// argument by zeros ("zeros") instead of raising a flag ("add_flag", the released handling, which keeps the step).
-	ZeroStep bool
+	// Zeros makes the unconditional pass one with every argument zero, the step size too ("zeros" of the original). By
+	// default the step size is kept and a flag asks the network to drop its condition ("add_flag", as released).
+	Zeros bool
 
 	// PointMap adds a third pass, without the tokens of the point map ("PointmapCFG" of the original, not the released
 	// class), and PointMapStrength p pushes away from it, where the Weight's interval allows:
@@ -110,7 +110,7 @@ func (r run) guided(ctx context.Context, x Latents, t float32) (Latents, error) 
 
 func (r run) unconditional(ctx context.Context, x Latents, t []float32) (Latents, error) {
 	d := r.d
-	if r.guidance.ZeroStep && d != nil {
+	if r.guidance.Zeros && d != nil {
 		d = []float32{0}
 	}
 	return r.velocity(ctx, x, t, d, Unconditional)
