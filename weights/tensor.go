@@ -4,33 +4,53 @@
 //
 // Nothing in a file is trusted and nothing in it is run. Tensors keep the precision they are stored in, and their
 // bytes are views of a memory-mapped file where the format allows it, so that opening a checkpoint costs no memory.
+//
+// Open reads one file of any of the formats. OpenCheckpoint reads a folder in the official layout or in that of the
+// MLX bundle and gives its components under official names and layouts. Resolve turns a repository of the model hub
+// into such a folder.
+//
+// A mapped file must not be truncated by another program while it is open: reading past its end is a fault that no
+// program can handle.
 package weights
 
 import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"unsafe"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
-
-	"github.com/gomlx/compute"
+	"golang.org/x/sync/errgroup"
 )
+
+// maxRank bounds the number of axes of a tensor.
+const maxRank = 16
 
 // Tensor is one array of a checkpoint.
 type Tensor struct {
 	DType dtypes.DType
 	Shape []int  // row-major; empty for a scalar
 	Data  []byte // little-endian, possibly a view of a mapped file: read only, valid until its Set is closed
+
+	axes   []int   // not nil: Data holds the transpose of the tensor by these axes, see permute
+	record *record // not nil: Data is part of this record, whose checksum is known
 }
 
 // Set is a group of named tensors with the files they are read from.
 //
 // The zero Set is empty and usable. A Set is safe for concurrent reading.
 type Set struct {
+	// ModelConfig is the configuration that is stored beside the tensors: "model_config" of a MoGe file.
+	// It holds nil, bool, int64, float64, string, []any and map[string]any; nil if the file has none.
+	ModelConfig map[string]any
+
 	tensors map[string]Tensor
 	closers []io.Closer
 }
@@ -44,9 +64,14 @@ func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.tensors)) }
 // Len returns the number of tensors.
 func (s *Set) Len() int { return len(s.tensors) }
 
-// Get returns the tensor called name.
+// Get returns the tensor called name. It does not check the checksum of its record; Verify does.
+//
+// The few tensors of an MLX bundle that are stored in another layout are copied by every call.
 func (s *Set) Get(name string) (Tensor, bool) {
 	t, ok := s.tensors[name]
+	if t.axes != nil {
+		t.Data, t.axes, t.record = permute(t.Data, t.DType.Size(), t.Shape, t.axes), nil, nil
+	}
 	return t, ok
 }
 
@@ -74,19 +99,75 @@ func (s *Set) Close() error {
 	return first
 }
 
+// Verify reads every tensor and compares it with the checksum stored in its file, where the format has one (ZIP
+// archives of PyTorch). A record is checked once; Upload checks those it has not seen.
+func (s *Set) Verify() error {
+	for _, name := range s.Names() {
+		if err := s.tensors[name].record.verify(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Upload copies every tensor to the backend's first device in its own precision: one copy, from the file to the device.
-// On an error nothing is left on the device.
+// Several tensors are copied at a time. On an error nothing is left on the device.
 func (s *Set) Upload(backend compute.Backend) (map[string]*tensors.Tensor, error) {
 	device := make(map[string]*tensors.Tensor, len(s.tensors))
-	for name, t := range s.tensors {
-		d, err := tensors.FromRaw(backend, 0, shapes.Make(t.DType, t.Shape...), t.Data)
-		if err != nil {
-			for _, other := range device {
-				_ = other.FinalizeAll()
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(min(runtime.GOMAXPROCS(0), 8))
+	for name := range s.tensors {
+		group.Go(func() error {
+			d, err := s.upload(backend, name)
+			if err != nil {
+				return err
 			}
-			return nil, fmt.Errorf("weights: upload %q: %w", name, err)
+			mu.Lock()
+			defer mu.Unlock()
+			device[name] = d
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		for _, d := range device {
+			_ = d.FinalizeAll()
 		}
-		device[name] = d
+		return nil, err
 	}
 	return device, nil
+}
+
+// upload copies one tensor. The backend's panics become errors: this may run in a goroutine of its own.
+func (s *Set) upload(backend compute.Backend, name string) (d *tensors.Tensor, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("weights: upload %q: %v", name, p)
+		}
+	}()
+	if err := s.tensors[name].record.verify(); err != nil {
+		return nil, err
+	}
+	t, _ := s.Get(name)
+	data := t.Data
+	if backend != nil && !backend.HasSharedBuffers() {
+		// Such a backend is given a typed slice of these bytes instead of a copy of them.
+		data = aligned(data, t.DType.Size())
+	}
+	d, err = tensors.FromRaw(backend, 0, shapes.Make(t.DType, t.Shape...), data)
+	if err != nil {
+		return nil, fmt.Errorf("weights: upload %q: %w", name, err)
+	}
+	return d, nil
+}
+
+// aligned returns data, or a copy of it if it does not start at a multiple of size.
+func aligned(data []byte, size int) []byte {
+	if len(data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(size) == 0 {
+		return data
+	}
+	words := make([]uint64, (len(data)+7)/8)
+	buffer := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(data))
+	copy(buffer, data)
+	return buffer
 }
