@@ -58,11 +58,16 @@ func NRGBA(img image.Image) (out *image.NRGBA, err error) {
 }
 
 // checkedBounds returns the bounds of a picture that has pixels, and not too many.
-func checkedBounds(img image.Image) (image.Rectangle, error) {
+func checkedBounds(img image.Image) (b image.Rectangle, err error) {
+	defer func() {
+		if r := recover(); r != nil { // a nil pointer to a picture, most likely
+			err = fmt.Errorf("%w: bounds of a %T: %v", ErrEmpty, img, r)
+		}
+	}()
 	if img == nil {
-		return image.Rectangle{}, fmt.Errorf("%w: it is nil", ErrEmpty)
+		return b, fmt.Errorf("%w: it is nil", ErrEmpty)
 	}
-	b := img.Bounds()
+	b = img.Bounds()
 	if b.Empty() {
 		return b, fmt.Errorf("%w: bounds %v", ErrEmpty, b)
 	}
@@ -145,6 +150,10 @@ func drawOpaque(out *image.NRGBA, img image.Image, lo, hi int) {
 func unpremultiply(dst, src []uint8) {
 	for i := 0; i < len(src); i += 4 {
 		a := uint32(src[i+3])
+		if a == 255 {
+			copy(dst[i:i+4], src[i:i+4])
+			continue
+		}
 		for c := range 3 {
 			v := uint32(src[i+c])
 			if a != 0 && v <= a {
@@ -224,6 +233,12 @@ func straightColor(c color.Color) [4]uint8 {
 	case color.NYCbCrA:
 		r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
 		return [4]uint8{r, g, b, c.A}
+	case color.YCbCr:
+		r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
+		return [4]uint8{r, g, b, 255}
+	case color.CMYK:
+		r, g, b := color.CMYKToRGB(c.C, c.M, c.Y, c.K)
+		return [4]uint8{r, g, b, 255}
 	}
 	r, g, b, a := c.RGBA()
 	return [4]uint8{to8(straight(r, a)), to8(straight(g, a)), to8(straight(b, a)), to8(a)}

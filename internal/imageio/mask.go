@@ -18,8 +18,13 @@ import (
 //     traces of grey where nothing was painted.
 //
 // A mask with a single value other than zero below one half, such as bytes of 0 and 1, is scaled to 0 and 255.
-func Mask(img image.Image) (*image.Gray, error) {
-	mask, err := rawMask(img)
+func Mask(img image.Image) (mask *image.Gray, err error) {
+	defer func() {
+		if r := recover(); r != nil { // as in NRGBA
+			mask, err = nil, fmt.Errorf("imageio: reading a mask of type %T: %v", img, r)
+		}
+	}()
+	mask, err = rawMask(img)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +42,7 @@ func rawMask(img image.Image) (mask *image.Gray, err error) {
 		return nil, err
 	}
 	if m, ok := img.(*image.Paletted); ok {
-		return paletteMask(m)
+		return paletteMask(m), nil
 	}
 	// Alpha pictures convert to white with that alpha; grey ones to that grey.
 	pixels, err := NRGBA(img)
@@ -127,12 +132,9 @@ func alphaVaries(pix []uint8) bool {
 
 // paletteMask is the mask of a palette picture. What counts are the colours that occur: alpha if theirs varies,
 // brightness if they are a ramp of greys that starts at black, else index 0 against the rest.
-func paletteMask(m *image.Paletted) (*image.Gray, error) {
+func paletteMask(m *image.Paletted) *image.Gray {
 	b := m.Bounds()
 	width, height := b.Dx(), b.Dy()
-	if m.Stride < width || len(m.Pix) < (height-1)*m.Stride+width {
-		return nil, fmt.Errorf("imageio: palette picture %v with %d values", b, len(m.Pix))
-	}
 	mask := image.NewGray(image.Rect(0, 0, width, height))
 	var used [256]bool
 	for y := range height {
@@ -146,7 +148,7 @@ func paletteMask(m *image.Paletted) (*image.Gray, error) {
 	for i, index := range mask.Pix {
 		mask.Pix[i] = value[index]
 	}
-	return mask, nil
+	return mask
 }
 
 // paletteValues returns what each index means in a mask.

@@ -71,11 +71,11 @@ func New(img, mask image.Image) (*Picture, error) {
 			return nil, ErrNoMask
 		}
 	} else {
-		if size := mask.Bounds().Size(); size != pixels.Rect.Size() {
-			return nil, &SizeMismatchError{Picture: pixels.Rect.Size(), Mask: size}
-		}
 		if p.mask, err = imageio.Mask(mask); err != nil {
 			return nil, fmt.Errorf("%w: the mask: %w", ErrPicture, err)
+		}
+		if size := p.mask.Rect.Size(); size != pixels.Rect.Size() {
+			return nil, &SizeMismatchError{Picture: pixels.Rect.Size(), Mask: size}
 		}
 	}
 	return p, p.measureMask()
