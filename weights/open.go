@@ -107,13 +107,14 @@ func isFile(path string) bool {
 
 // errUnknownContent is the fault of content that is no checkpoint; it says what the content is, if that is plain.
 func errUnknownContent(data []byte) error {
-	head := bytes.ToLower(bytes.TrimSpace(data[:min(len(data), 256)]))
+	head := bytes.TrimSpace(data[:min(len(data), 256)])
+	lower := bytes.ToLower(head)
 	switch {
 	case len(data) == 0:
 		return faultf("empty file, not a checkpoint")
-	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
+	case bytes.HasPrefix(lower, []byte("version https://git-lfs")):
 		return faultf("not a checkpoint: this is a Git LFS pointer, the file itself was not downloaded")
-	case bytes.HasPrefix(head, []byte("<!doctype html")), bytes.HasPrefix(head, []byte("<html")):
+	case bytes.HasPrefix(lower, []byte("<!doctype html")), bytes.HasPrefix(lower, []byte("<html")):
 		return faultf("not a checkpoint but an HTML page, perhaps of a login or an error (unknown magic)")
 	case len(data) > 262 && string(data[257:262]) == "ustar":
 		return faultf("not a checkpoint: tar archive (the oldest PyTorch format is not supported)")

@@ -14,9 +14,23 @@ func permute(stored []byte, size int, shape, axes []int) []byte {
 	}
 	out := make([]byte, len(stored))
 	if len(out) > 0 {
+		shape, strides = merge(shape, strides)
 		gather(out, stored, size, shape, strides)
 	}
 	return out
+}
+
+// merge joins neighbouring axes that are one axis in memory, so that the innermost loop is long.
+func merge(shape, strides []int) (merged, steps []int) {
+	for i, dim := range shape {
+		if last := len(merged) - 1; last >= 0 && steps[last] == strides[i]*dim {
+			merged[last] *= dim
+			steps[last] = strides[i]
+			continue
+		}
+		merged, steps = append(merged, dim), append(steps, strides[i])
+	}
+	return merged, steps
 }
 
 // gather fills out with the elements of src at the given strides, in row-major order of shape, and returns what is
