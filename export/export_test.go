@@ -3,7 +3,7 @@
 package export
 
 import (
-	"errors"
+	"encoding/binary"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -189,13 +189,15 @@ func requireAll(t *testing.T, m *flexicubes.Mesh, want error, name string) {
 	require.Zero(t, written, "nothing is written before the check")
 }
 
-// TestWriteSamples leaves files for readers of other projects in $EXPORT_DIR: see check_readers.py.
+// TestWriteSamples leaves files for readers of other projects in $EXPORT_DIR, and beside them the arrays that they were
+// written from as bare little-endian numbers: see check_readers.py.
 func TestWriteSamples(t *testing.T) {
 	dir := os.Getenv("EXPORT_DIR")
 	if dir == "" {
 		t.Skip("EXPORT_DIR names no folder for sample files")
 	}
-	pose, g := testPose(), onVertices(hook())
+	pose, posed := testPose(), onVertices(hook())
+	require.NoError(t, posed.Transform(pose))
 	samples := writers(t)
 	samples["hook.glb"] = func(w io.Writer) error { return WriteGLB(w, GLBOptions{}, Part{Name: "hook", Mesh: hook()}) }
 	samples["hook_posed.glb"] = func(w io.Writer) error {
@@ -203,12 +205,26 @@ func TestWriteSamples(t *testing.T) {
 	}
 	samples["hook.obj"] = func(w io.Writer) error { return WriteOBJ(w, hook()) }
 	samples["hook.stl"] = func(w io.Writer) error { return WriteSTL(w, hook()) }
-	samples["hook_posed.ply"] = func(w io.Writer) error {
-		return errors.Join(g.Transform(pose), WritePLY(w, g, PLYOptions{}))
+	samples["hook_posed.ply"] = func(w io.Writer) error { return WritePLY(w, posed, PLYOptions{}) }
+
+	g := decoded(t, 40_000, 1)
+	for name, m := range map[string]*flexicubes.Mesh{"hook": hook(), "ball": ball(160)} {
+		samples[name+".vertices"], samples[name+".faces"], samples[name+".colors"] = bare(m.Vertices), bare(m.Faces), bare(m.Colors)
 	}
+	for name, values := range map[string][]float32{
+		"means": g.Means, "sh": g.SH, "logits": g.OpacityLogits, "logscales": g.LogScales, "rotations": g.Rotations,
+	} {
+		samples["splats."+name] = bare(values)
+	}
+	samples["hook_posed.means"] = bare(posed.Means)
 	for name, write := range samples {
 		require.NoError(t, File(filepath.Join(dir, name), true, write))
 	}
+}
+
+// bare writes numbers and nothing else.
+func bare(values any) func(io.Writer) error {
+	return func(w io.Writer) error { return binary.Write(w, binary.LittleEndian, values) }
 }
 
 // onVertices returns splats whose centres are the vertices of m.

@@ -3,6 +3,7 @@
 package splat
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -189,15 +190,8 @@ func TestValidateNamesFirst(t *testing.T) {
 	g := random(t, 8*grain, 3)
 	for _, i := range []int{8*grain - 1, 5 * grain, 4*grain + 17} {
 		g.Means[3*i+2] = nan
-		require.ErrorContains(t, g.Validate(), "Means of splat "+itoa(i)+" ")
+		require.ErrorContains(t, g.Validate(), fmt.Sprintf("Means of splat %d is", i))
 	}
-}
-
-func itoa(i int) string {
-	if i < 10 {
-		return string(rune('0' + i))
-	}
-	return itoa(i/10) + itoa(i%10)
 }
 
 // A pose maps the covariance of row vectors: s^2 Rᵀ Σ R.
@@ -375,41 +369,6 @@ func TestInParallelCovers(t *testing.T) {
 		})
 		for i, times := range seen {
 			require.Equal(t, 1, times, "%d of %d", i, n)
-		}
-	}
-}
-
-const benchN = 640_000 // 20,000 voxels with 32 splats each
-
-func BenchmarkDecode(b *testing.B) {
-	raw := randomRaw(benchN, 1)
-	b.SetBytes(14 * 4 * benchN)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := DefaultActivation().Decode(raw); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkMakeScene(b *testing.B) {
-	g := random(b, benchN, 1)
-	pose := randomPose(rand.New(rand.NewPCG(1, 1)))
-	b.SetBytes(2 * 14 * 4 * benchN)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := MakeScene([]Object{{g, pose}, {g, pose}}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkValidate(b *testing.B) {
-	g := random(b, benchN, 1)
-	b.SetBytes(14 * 4 * benchN)
-	for b.Loop() {
-		if err := g.Validate(); err != nil {
-			b.Fatal(err)
 		}
 	}
 }
