@@ -1,0 +1,114 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package sparse
+
+// A tap is a place of a 3x3x3 kernel, 9i + 3j + k for the offset (i-1, j-1, k-1).
+const (
+	numTaps   = 27
+	centreTap = 13
+)
+
+// offset returns the offset of a tap.
+func offset(tap int) [3]int32 {
+	return [3]int32{int32(tap/9) - 1, int32(tap/3%3) - 1, int32(tap%3) - 1}
+}
+
+// classTaps are the taps other than the centre, ascending, by the number of axes along which they are off it less one:
+// across the 6 faces, 12 edges and 8 corners of a cell.
+var classTaps = func() (classes [3][]int) {
+	for tap := range numTaps {
+		if tap == centreTap {
+			continue
+		}
+		off := offset(tap)
+		class := off[0]*off[0] + off[1]*off[1] + off[2]*off[2] - 1
+		classes[class] = append(classes[class], tap)
+	}
+	return classes
+}()
+
+// Neighbors lists, for every offset of a 3x3x3 kernel but the centre, the pairs of voxels that are this far apart.
+//
+// The lists of a class (faces, edges, corners) are padded to the same length, so that the shapes of a compiled
+// convolution are three numbers: lengths of single lists would hardly ever repeat. A list is ascending in its output
+// rows and names each at most once; its padding consists of output rows that have no such neighbour, with the last row
+// as the input, whose features the convolutions set to zero.
+type Neighbors struct {
+	Lengths [3]int     // pairs in a list of each class
+	Pairs   [3][]int32 // [lists, 2, length]: input rows, then output rows, of each tap of the class in ascending order
+	Counts  [numTaps]int
+}
+
+// Neighbors finds the neighbours of every voxel within its batch item. Coords that New accepted give no error.
+func (c *Coords) Neighbors() (*Neighbors, error) {
+	tables, err := c.tables()
+	if err != nil {
+		return nil, err
+	}
+	n := &Neighbors{}
+	n.Counts[centreTap] = len(c.Voxels)
+	// A pair of tap t is one of the opposite tap, with the rows exchanged.
+	parallel(centreTap, func(tap int) {
+		n.Counts[tap] = c.countPairs(tables, offset(tap))
+		n.Counts[numTaps-1-tap] = n.Counts[tap]
+	})
+	var lists []list
+	for class, taps := range classTaps {
+		longest := 0
+		for _, tap := range taps {
+			longest = max(longest, n.Counts[tap])
+		}
+		length := min(max(1, Bucket(longest)), c.Layout.Rows)
+		n.Lengths[class] = length
+		n.Pairs[class] = make([]int32, 2*len(taps)*length)
+		for i, tap := range taps {
+			flat := n.Pairs[class][2*i*length : 2*(i+1)*length]
+			lists = append(lists, list{in: flat[:length], out: flat[length:], tap: tap, padding: length - n.Counts[tap]})
+		}
+	}
+	parallel(len(lists), func(i int) { c.fillPairs(tables, lists[i]) })
+	return n, nil
+}
+
+// list is one list of pairs to be filled.
+type list struct {
+	in, out      []int32
+	tap, padding int
+}
+
+func (c *Coords) countPairs(tables []table, off [3]int32) int {
+	count := 0
+	for b := range tables {
+		for _, v := range c.Voxels[c.Starts[b]:c.Starts[b+1]] {
+			if tables[b].row(v[1]+off[0], v[2]+off[1], v[3]+off[2]) >= 0 {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+func (c *Coords) fillPairs(tables []table, l list) {
+	off, at, padding := offset(l.tap), 0, l.padding
+	zero := int32(c.Layout.Rows - 1)
+	for b := range tables {
+		for row := c.Starts[b]; row < c.Starts[b+1]; row++ {
+			v := c.Voxels[row]
+			in := tables[b].row(v[1]+off[0], v[2]+off[1], v[3]+off[2])
+			if in < 0 {
+				if padding == 0 {
+					continue
+				}
+				padding--
+				in = zero
+			}
+			l.in[at], l.out[at] = in, int32(row)
+			at++
+		}
+	}
+	for row := len(c.Voxels); padding > 0; row++ {
+		l.in[at], l.out[at] = zero, int32(row)
+		at++
+		padding--
+	}
+}
