@@ -30,10 +30,14 @@ func (k Intrinsics) FOVX() float64 { return 2 * math.Atan(0.5/k.FX) }
 func (k Intrinsics) FOVY() float64 { return 2 * math.Atan(0.5/k.FY) }
 
 // Focal is the inverse of IntrinsicsFromFocal: the focal length relative to half the diagonal.
-func (k Intrinsics) Focal(aspect float64) float64 { return 2 * k.FX * aspect / math.Sqrt(1+aspect*aspect) }
+func (k Intrinsics) Focal(aspect float64) float64 {
+	return 2 * k.FX * aspect / math.Sqrt(1+aspect*aspect)
+}
 
 // Project returns where a point is seen: u, v in units of the picture.
-func (k Intrinsics) Project(p Vec3) (u, v float64) { return k.FX*p[0]/p[2] + k.CX, k.FY*p[1]/p[2] + k.CY }
+func (k Intrinsics) Project(p Vec3) (u, v float64) {
+	return k.FX*p[0]/p[2] + k.CX, k.FY*p[1]/p[2] + k.CY
+}
 
 // Unproject returns the point that is seen at (u, v) at depth z.
 func (k Intrinsics) Unproject(u, v, z float64) Vec3 {

@@ -14,7 +14,9 @@ func randomQuat(rng *rand.Rand) Quat {
 	return Quat{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}.Normalize().standard()
 }
 
-func randomVec(rng *rand.Rand) Vec3 { return Vec3{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()} }
+func randomVec(rng *rand.Rand) Vec3 {
+	return Vec3{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}
+}
 
 func requireVec(t *testing.T, want, got Vec3, eps float64) {
 	t.Helper()

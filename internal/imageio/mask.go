@@ -41,15 +41,21 @@ func rawMask(img image.Image) (mask *image.Gray, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, ok := img.(*image.Paletted); ok {
+	mask = image.NewGray(image.Rect(0, 0, b.Dx(), b.Dy()))
+	switch m := img.(type) {
+	case *image.Paletted:
 		return paletteMask(m), nil
+	case *image.Gray:
+		for y := range b.Dy() {
+			copy(mask.Pix[y*mask.Stride:], m.Pix[m.PixOffset(b.Min.X, b.Min.Y+y):][:b.Dx()])
+		}
+		return mask, nil
 	}
-	// Alpha pictures convert to white with that alpha; grey ones to that grey.
+	// Alpha pictures convert to white with that alpha, 16-bit grey ones to that grey.
 	pixels, err := NRGBA(img)
 	if err != nil {
 		return nil, err
 	}
-	mask = image.NewGray(image.Rect(0, 0, b.Dx(), b.Dy()))
 	var alpha bool
 	switch img.(type) {
 	case *image.Alpha, *image.Alpha16:

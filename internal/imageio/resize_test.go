@@ -193,9 +193,13 @@ func BenchmarkResize(b *testing.B) {
 }
 
 func BenchmarkNRGBA12MP(b *testing.B) {
+	opaque := image.NewRGBA(image.Rect(0, 0, 4000, 3000))
+	for i := range opaque.Pix {
+		opaque.Pix[i] = 255
+	}
 	for name, img := range map[string]image.Image{
 		"YCbCr": image.NewYCbCr(image.Rect(0, 0, 4000, 3000), image.YCbCrSubsampleRatio420),
-		"RGBA":  image.NewRGBA(image.Rect(0, 0, 4000, 3000)),
+		"RGBA":  opaque,
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

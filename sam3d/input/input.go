@@ -56,7 +56,7 @@ type Picture struct {
 
 // New checks a picture and the mask of the object in it. mask may be any picture of the same size (imageio.Mask says
 // what of it counts), or nil for the alpha of img. Soft edges of the mask are kept. Colours below transparent pixels of
-// img are used: the whole picture is context.
+// img are used: the whole picture is context. The Picture may share the memory of img, which must not change meanwhile.
 //
 // The error is a *SizeMismatchError or wraps ErrPicture, ErrNoMask, ErrEmptyMask or ErrMaskTooSmall.
 func New(img, mask image.Image) (*Picture, error) {

@@ -51,12 +51,15 @@ func checkShapes(t *testing.T, c *Conditions, size int, points bool) {
 			require.Nil(t, v.Points)
 		}
 		for _, value := range slices.Concat(v.Image, v.Mask) {
-			require.True(t, value >= 0 && value <= 1.00001, value)
+			if !(value >= 0 && value <= 1.00001) {
+				t.Fatalf("colour or mask of %g", value)
+			}
 		}
 		for i := range len(v.Points) / 3 { // a point is valid as a whole, or not at all
 			x, y, z := v.Points[i], v.Points[i+size*size], v.Points[i+2*size*size]
-			require.True(t, isNaN(x) == isNaN(y) && isNaN(y) == isNaN(z))
-			require.True(t, isNaN(x) || finite(x) && finite(y) && finite(z))
+			if !(isNaN(x) && isNaN(y) && isNaN(z) || finite(x) && finite(y) && finite(z)) {
+				t.Fatalf("point (%g, %g, %g)", x, y, z)
+			}
 		}
 	}
 }
@@ -336,7 +339,9 @@ func TestResizePointMap(t *testing.T) {
 
 func TestLowerMedian(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	median := func(v []float32) float32 { return lowerMedian(len(v), func(i int) float32 { return v[i] }) }
+	median := func(v []float32) float32 {
+		return lowerMedian(len(v), func(lo int, into []float32) { copy(into, v[lo:]) })
+	}
 	require.True(t, isNaN(median(nil)))
 	require.True(t, isNaN(median([]float32{nan, nan})))
 	require.Equal(t, float32(1), median([]float32{2, nan, 1}))

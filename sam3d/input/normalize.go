@@ -26,14 +26,26 @@ func measure(m PointMap, object []int32) (scale float32, shift [3]float32, found
 		return 1, shift, false
 	}
 	for c := range shift {
-		shift[c] = lowerMedian(len(object), func(i int) float32 { return m.Points[3*int(object[i])+c] })
+		shift[c] = m.objectMedian(object, c)
 	}
-	scale = lowerMedian(m.Width*m.Height, func(i int) float32 {
-		p := m.Points[3*i : 3*i+3 : 3*i+3]
-		x, y, z := abs(p[0]-shift[0]), abs(p[1]-shift[1]), abs(p[2]-shift[2])
-		return max(x, y, z) // NaN if one of them is
+	scale = lowerMedian(m.Width*m.Height, func(lo int, into []float32) {
+		points := m.Points[3*lo:]
+		for i := range into {
+			p := points[3*i : 3*i+3 : 3*i+3]
+			// NaN if one of the three is.
+			into[i] = max(abs(p[0]-shift[0]), abs(p[1]-shift[1]), abs(p[2]-shift[2]))
+		}
 	})
 	return scale, shift, true
+}
+
+// objectMedian returns the median of one coordinate over the object's pixels.
+func (m PointMap) objectMedian(object []int32, coordinate int) float32 {
+	return lowerMedian(len(object), func(lo int, into []float32) {
+		for i, pixel := range object[lo : lo+len(into)] {
+			into[i] = m.Points[3*int(pixel)+coordinate]
+		}
+	})
 }
 
 func abs(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
@@ -85,81 +97,85 @@ func (n normaliser) apply(x, y, z float32) [3]float32 {
 	return p
 }
 
+// valueReader writes the values that start at index lo; it is called from several goroutines.
+type valueReader func(lo int, into []float32)
+
 // lowerMedian returns the median of n values, the lower of the two middle ones for an even number. NaN values do not
-// count; infinities do. Without any value it is NaN. at is called several times for each i, from several goroutines.
+// count; infinities do. Without any value it is NaN.
 //
-// Values are not sorted or stored: two rounds count how often each upper and then each lower half of the bits occurs.
-func lowerMedian(n int, at func(i int) float32) float32 {
-	upper, total := countHalves(n, func(i int) (uint32, bool) {
-		key, ok := sortable(at(i))
-		return key >> 16, ok
+// Values are not sorted or stored, but read twice: the first time the upper halves of their bits are counted, the
+// second time the lower halves of those whose upper half is the median's.
+func lowerMedian(n int, read valueReader) float32 {
+	upper := countKeys(n, read, func(counts []uint32, keys []uint32) {
+		for _, key := range keys {
+			counts[key>>16]++
+		}
 	})
+	total := 0
+	for _, count := range upper {
+		total += int(count)
+	}
 	if total == 0 {
 		return nan
 	}
 	high, rest := pick(upper, (total-1)/2)
-	lower, _ := countHalves(n, func(i int) (uint32, bool) {
-		key, ok := sortable(at(i))
-		return key & 0xffff, ok && key>>16 == high
+	lower := countKeys(n, read, func(counts []uint32, keys []uint32) {
+		for _, key := range keys {
+			if key>>16 == high {
+				counts[key&0xffff]++
+			}
+		}
 	})
 	low, _ := pick(lower, rest)
 	return fromSortable(high<<16 | low)
 }
 
-// sortable maps values other than NaN to integers of the same order.
-func sortable(v float32) (key uint32, ok bool) {
-	if v != v {
-		return 0, false
-	}
-	bits := math.Float32bits(v + 0) // -0 becomes 0
-	if bits>>31 != 0 {
-		return ^bits, true
-	}
-	return bits | 1<<31, true
+// countKeys lets count fill counters of 16-bit values from the sortable keys of all values that are not NaN.
+func countKeys(n int, read valueReader, count func(counts []uint32, keys []uint32)) []uint32 {
+	const block = 2048 // values that a worker reads at a time
+	total := make([]uint32, 1<<16)
+	var mu sync.Mutex
+	imageio.ForRows(n, max(n/8, pixelsPerTask), func(lo, hi int) {
+		counts := make([]uint32, 1<<16)
+		var values [block]float32
+		var keys [block]uint32
+		for ; lo < hi; lo += block {
+			read(lo, values[:min(block, hi-lo)])
+			size := 0
+			for _, v := range values[:min(block, hi-lo)] {
+				if v == v {
+					keys[size] = sortable(v)
+					size++
+				}
+			}
+			count(counts, keys[:size])
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for v, c := range counts {
+			total[v] += c
+		}
+	})
+	return total
+}
+
+// sortable maps values other than NaN to integers of the same order; the two zeros differ, which a median survives.
+func sortable(v float32) uint32 {
+	bits := math.Float32bits(v)
+	return bits ^ (uint32(int32(bits)>>31) | 1<<31) // all bits of negative values, the sign of others
 }
 
 func fromSortable(key uint32) float32 {
-	if key>>31 != 0 {
-		return math.Float32frombits(key &^ (1 << 31))
-	}
-	return math.Float32frombits(^key)
-}
-
-// countHalves counts the 16-bit values of those 0 <= i < n that value accepts.
-func countHalves(n int, value func(i int) (uint32, bool)) (counts []int, total int) {
-	counts = make([]int, 1<<16)
-	var mu sync.Mutex
-	imageio.ForRows(n, max(n/8, pixelsPerTask), func(lo, hi int) {
-		own := counts
-		if lo > 0 || hi < n {
-			own = make([]int, 1<<16)
-		}
-		for i := lo; i < hi; i++ {
-			if v, ok := value(i); ok {
-				own[v]++
-			}
-		}
-		if lo > 0 || hi < n {
-			mu.Lock()
-			defer mu.Unlock()
-			for v, c := range own {
-				counts[v] += c
-			}
-		}
-	})
-	for _, c := range counts {
-		total += c
-	}
-	return counts, total
+	return math.Float32frombits(key ^ (^uint32(int32(key)>>31) | 1<<31))
 }
 
 // pick returns the value at an ordinal of the counted ones, and the ordinal among those equal to it.
-func pick(counts []int, ordinal int) (value uint32, rest int) {
+func pick(counts []uint32, ordinal int) (value uint32, rest int) {
 	for v, c := range counts {
-		if ordinal < c {
+		if ordinal < int(c) {
 			return uint32(v), ordinal
 		}
-		ordinal -= c
+		ordinal -= int(c)
 	}
 	return uint32(len(counts) - 1), 0 // not reached: there are more values than ordinal
 }

@@ -5,6 +5,7 @@ package input
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gomlx3d/image3d/internal/imageio"
 )
@@ -90,15 +91,16 @@ func (m PointMap) Resize(width, height int) (PointMap, error) {
 
 // withoutInfinities returns the map with NaN in place of infinite coordinates; without any it shares its points.
 func (m PointMap) withoutInfinities() PointMap {
+	infinite := func(v float32) bool { return v-v != 0 && v == v }
+	if !slices.ContainsFunc(m.Points, infinite) {
+		return m
+	}
 	out := m
-	for i, v := range m.Points {
-		if finite(v) || v != v {
-			continue
+	out.Points = slices.Clone(m.Points)
+	for i, v := range out.Points {
+		if infinite(v) {
+			out.Points[i] = nan
 		}
-		if &out.Points[0] == &m.Points[0] {
-			out.Points = append([]float32(nil), m.Points...)
-		}
-		out.Points[i] = nan
 	}
 	return out
 }
@@ -106,9 +108,9 @@ func (m PointMap) withoutInfinities() PointMap {
 // clipBeyond returns the map without the pixels whose |z| is more than factor times the object's median z.
 // The median is over the pixels whose mask is above one half; if none of them has a z, nothing is clipped.
 func (m PointMap) clipBeyond(factor float64, object []int32) PointMap {
-	limit := float32(factor) * lowerMedian(len(object), func(i int) float32 { return m.Points[3*int(object[i])+2] })
+	limit := float32(factor) * m.objectMedian(object, 2)
 	out := m
-	out.Points = append([]float32(nil), m.Points...)
+	out.Points = slices.Clone(m.Points)
 	for i := 0; i < len(out.Points); i += 3 {
 		if z := out.Points[i+2]; z > limit || -z > limit {
 			out.Points[i], out.Points[i+1], out.Points[i+2] = nan, nan, nan
