@@ -80,8 +80,12 @@ func (s *Structure) prepareBlocks(backend compute.Backend) error {
 		var project, attend, constants []string
 		for _, stream := range s.cfg.streams() {
 			cross := "cross_attn." + stream.Name
-			project = append(project, cross+".to_kv", cross+".k_rms_norm")
 			attend = append(attend, cross+".to_q", cross+".q_rms_norm", cross+".to_out")
+			if s.cfg.few(stream) {
+				attend = append(attend, cross+".to_kv")
+			} else {
+				project = append(project, cross+".to_kv", cross+".k_rms_norm")
+			}
 			constants = append(constants, cross+".to_kv.bias", cross+".to_out")
 		}
 		block.project = all.Only(project...)
@@ -119,15 +123,17 @@ func (s *Structure) Condition(ctx context.Context, tokens *tensors.Tensor) (*Con
 	if err := s.checkTokens(tokens); err != nil {
 		return nil, err
 	}
-	c := &Context{owner: s, batch: tokens.Shape().Dimensions[0]}
-	finite, err := s.programs.finite.Call1(nil, tokens)
+	checked, err := s.programs.finite.Call(nil, tokens)
 	if err != nil {
 		return nil, err
 	}
-	defer nn.Free(finite)
-	if ok, err := tensors.CopyFlatData[bool](finite); err != nil {
-		return nil, fmt.Errorf("flow: %w", err)
-	} else if !ok[0] {
+	c := &Context{owner: s, batch: tokens.Shape().Dimensions[0], tokens: checked[1]}
+	defer nn.Free(checked[0])
+	if ok, err := tensors.CopyFlatData[bool](checked[0]); err != nil || !ok[0] {
+		c.Free()
+		if err != nil {
+			return nil, fmt.Errorf("flow: %w", err)
+		}
 		return nil, fmt.Errorf("%w: structure: tokens %s", ErrNonFinite, tokens.Shape())
 	}
 	for i := range s.blocks {
@@ -135,10 +141,12 @@ func (s *Structure) Condition(ctx context.Context, tokens *tensors.Tensor) (*Con
 			c.Free()
 			return nil, err
 		}
-		kv, err := s.programs.project.Call(s.blocks[i].project, tokens)
-		if err != nil {
-			c.Free()
-			return nil, err
+		var kv []*tensors.Tensor
+		if w := s.blocks[i].project; len(w) > 0 {
+			if kv, err = s.programs.project.Call(w, c.tokens); err != nil {
+				c.Free()
+				return nil, err
+			}
 		}
 		c.blocks = append(c.blocks, kv)
 	}
@@ -196,7 +204,8 @@ func (s *Structure) block(i int, time *tensors.Tensor, streams []*tensors.Tensor
 	if c == nil {
 		return s.programs.unconditional.Call(s.blocks[i].unconditional, append(args, anys(s.blocks[i].constants)...)...)
 	}
-	return s.programs.conditional.Call(s.blocks[i].conditional, append(args, anys(c.blocks[i])...)...)
+	args = append(append(args, c.tokens), anys(c.blocks[i])...)
+	return s.programs.conditional.Call(s.blocks[i].conditional, args...)
 }
 
 // Sample integrates the flow from noise (see StructureConfig.Noise) to data. The result belongs to the caller, and so

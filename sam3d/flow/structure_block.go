@@ -50,10 +50,13 @@ func (cfg StructureConfig) enter(p nn.Params, in []*Node) []*Node {
 // project turns condition tokens into the keys and values of one block.
 //
 //	in  tokens [B, S, cond]
-//	out k, v [B, H, S, K] of each stream in turn
+//	out k, v [B, H, S, K] of each stream of many tokens in turn
 func (cfg StructureConfig) project(p nn.Params, in []*Node) []*Node {
 	var out []*Node
 	for _, s := range cfg.streams() {
+		if cfg.few(s) {
+			continue
+		}
 		k, v := crossContext(p.In("cross_attn.%s", s.Name), in[0], cfg.Heads)
 		out = append(out, k, v)
 	}
@@ -73,29 +76,37 @@ func (cfg StructureConfig) constants(p nn.Params, _ []*Node) []*Node {
 
 // conditionalBlock is one transformer block.
 //
-//	in  time [B or 1, D] or modulation [B or 1, 6D]; streams [B, T, D]; k, v [B, H, S, K] of each stream in turn
+//	in  time [B or 1, D] or modulation [B or 1, 6D]; streams [B, T, D]; condition tokens [B, S, cond];
+//	    k, v [B, H, S, K] of each stream of many tokens in turn
 //	out streams [B, T, D]
 func (cfg StructureConfig) conditionalBlock(p nn.Params, in []*Node) []*Node {
-	kv := in[1+len(cfg.streams()):]
-	return cfg.block(p, in, func(i int, name string, x *Node) *Node {
-		h := nn.LayerNorm(p.In("norm2.%s", name), x, blockEpsilon)
-		return crossAttention(p.In("cross_attn.%s", name), h, kv[2*i], kv[2*i+1], cfg.Heads)
+	streams := cfg.streams()
+	tokens, kv := in[1+len(streams)], in[2+len(streams):]
+	return cfg.block(p, in, func(i int, x *Node) *Node {
+		name := streams[i].Name
+		h, cross := nn.LayerNorm(p.In("norm2.%s", name), x, blockEpsilon), p.In("cross_attn.%s", name)
+		if cfg.few(streams[i]) {
+			return crossFew(cross, h, tokens, cfg.Heads)
+		}
+		k, v := kv[0], kv[1]
+		kv = kv[2:]
+		return crossAttention(cross, h, k, v, cfg.Heads)
 	})
 }
 
 // unconditionalBlock is conditionalBlock for condition tokens that are all zero.
 //
-//	in  as conditionalBlock, but the constants [D] of each stream instead of k, v
+//	in  as conditionalBlock, but the constants [D] of each stream instead of tokens, k and v
 func (cfg StructureConfig) unconditionalBlock(p nn.Params, in []*Node) []*Node {
 	constants := in[1+len(cfg.streams()):]
-	return cfg.block(p, in, func(i int, _ string, x *Node) *Node {
+	return cfg.block(p, in, func(i int, x *Node) *Node {
 		return ExpandLeftToRank(ConvertDType(constants[i], x.DType()), x.Rank())
 	})
 }
 
 // block adds self attention, cross attention and a perceptron to every stream. The modulation is the same for all
-// streams and tokens; cross attention has none, and no gate.
-func (cfg StructureConfig) block(p nn.Params, in []*Node, cross func(i int, name string, x *Node) *Node) []*Node {
+// streams and tokens; cross attention has none, and no gate. It is called for one stream after the other.
+func (cfg StructureConfig) block(p nn.Params, in []*Node, cross func(i int, x *Node) *Node) []*Node {
 	streams := cfg.streams()
 	modulation := in[0]
 	if !cfg.SharedModulation {
@@ -110,7 +121,7 @@ func (cfg StructureConfig) block(p nn.Params, in []*Node, cross func(i int, name
 	out := make([]*Node, len(streams))
 	for i, s := range streams {
 		x := Add(in[1+i], Mul(ExpandAxes(m[2], 1), attended[i]))
-		x = Add(x, cross(i, s.Name, x))
+		x = Add(x, cross(i, x))
 		h := nn.Modulate(nn.Standardize(x, blockEpsilon), m[3], m[4])
 		h = nn.FeedForward(p.In("mlp.%s.mlp", s.Name), "0", "2", nn.GELUTanh, h)
 		out[i] = Add(x, Mul(ExpandAxes(m[5], 1), h))

@@ -137,6 +137,18 @@ func (cfg StructureConfig) streams() []StructureStream {
 	return streams
 }
 
+// fewTokens is the number of tokens up to which a stream attends to the condition without keys and values.
+const fewTokens = 8
+
+// few reports whether a stream attends by crossFew.
+func (cfg StructureConfig) few(s StructureStream) bool {
+	tokens := 0
+	for _, name := range s.Latents {
+		tokens += cfg.latent(name).Tokens
+	}
+	return tokens <= fewTokens && !cfg.CrossNorm
+}
+
 func (cfg StructureConfig) names() []string {
 	names := make([]string, len(cfg.Latents))
 	for i, l := range cfg.Latents {
