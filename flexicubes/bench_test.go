@@ -20,12 +20,17 @@ func shell(radius, thickness float64, channels int) Voxels {
 		bump := 0.04 * radius * math.Sin(x/4) * math.Sin(y/5) * math.Sin(z/3)
 		return math.Sqrt(x*x+y*y+z*z) - radius + bump
 	}
-	v := Voxels{Resolution: res}
+	var cells []int
 	for cell := range latent * latent * latent {
 		x, y, z := cell/latent/latent, cell/latent%latent, cell%latent
-		if math.Abs(distance(float64(x)+.5, float64(y)+.5, float64(z)+.5)) > thickness {
-			continue
+		if math.Abs(distance(float64(x)+.5, float64(y)+.5, float64(z)+.5)) <= thickness {
+			cells = append(cells, cell)
 		}
+	}
+	n := 64 * len(cells)
+	v := Voxels{Resolution: res, Coords: make([]int32, 0, 4*n), Features: make([]float32, 0, channels*n)}
+	for _, cell := range cells {
+		x, y, z := cell/latent/latent, cell/latent%latent, cell%latent
 		for child := range 64 {
 			fx, fy, fz := 4*x+child>>5&1*2+child>>2&1, 4*y+child>>4&1*2+child>>1&1, 4*z+child>>3&1*2+child&1
 			v.Coords = append(v.Coords, 0, int32(fx), int32(fy), int32(fz))

@@ -2,10 +2,7 @@
 
 package flexicubes
 
-import (
-	"context"
-	"math"
-)
+import "context"
 
 // sample is what is known at a grid vertex. A field fills it with raw values, which activate turns into final ones.
 type sample struct {
@@ -42,7 +39,7 @@ func extract(ctx context.Context, s *surface, f field, weightScale float64) (*Me
 		return nil, err
 	}
 	e.samples = make([]sample, s.numActive)
-	if err := parallel(ctx, s.res+1, e.sampleSlab); err != nil {
+	if err := eachRow(ctx, s.res+1, e.sampleRow); err != nil {
 		return nil, err
 	}
 	e.mesh.Vertices = make([]float32, 3*s.numVertices)
@@ -51,7 +48,7 @@ func extract(ctx context.Context, s *surface, f field, weightScale float64) (*Me
 		e.mesh.NormalMap = make([]float32, 3*s.numVertices)
 	}
 	e.gamma = make([]float32, len(s.cases))
-	if err := parallel(ctx, s.res, e.dualSlab); err != nil {
+	if err := eachRow(ctx, s.res, e.dualRow); err != nil {
 		return nil, err
 	}
 	if err := e.quads(ctx); err != nil {
@@ -60,25 +57,19 @@ func extract(ctx context.Context, s *surface, f field, weightScale float64) (*Me
 	return &e.mesh, nil
 }
 
-// sampleSlab reads the field at the active vertices of a slab.
-func (e *extraction) sampleSlab(x int) {
-	for y := range e.res + 1 {
-		row := e.active.row(x, y)
-		from := e.active.index(e.active.start(x, y), 0)
-		i := from
-		for range points(row) {
-			i++
-		}
-		if i == from {
-			continue
-		}
-		out := e.samples[from:i]
-		e.field.samples(x, y, row, out)
-		i = 0
-		for z := range points(row) {
-			e.activate(&out[i], x, y, z)
-			i++
-		}
+// sampleRow reads the field at the active vertices of a row.
+func (e *extraction) sampleRow(x, y int) {
+	row := e.active.row(x, y)
+	n := size(row)
+	if n == 0 {
+		return
+	}
+	out := e.samples[e.active.index(e.active.start(x, y), 0):][:n]
+	e.field.samples(x, y, row, out)
+	i := 0
+	for z := range points(row) {
+		e.activate(&out[i], x, y, z)
+		i++
 	}
 }
 
@@ -96,17 +87,12 @@ func (e *extraction) activate(v *sample, x, y, z int) {
 	}
 }
 
-func tanh(x float32) float32    { return float32(math.Tanh(float64(x))) }
-func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
-
-// dualSlab computes the dual vertices of a slab of cubes.
-func (e *extraction) dualSlab(x int) {
-	i, _ := e.cubeRange(x)
-	for y := range e.res {
-		for z := range points(e.cubes.row(x, y)) {
-			e.dualCube(i, x, y, z)
-			i++
-		}
+// dualRow computes the dual vertices of a row of cubes.
+func (e *extraction) dualRow(x, y int) {
+	i := e.cubes.index(e.cubes.start(x, y), 0)
+	for z := range points(e.cubes.row(x, y)) {
+		e.dualCube(i, x, y, z)
+		i++
 	}
 }
 

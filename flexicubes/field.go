@@ -33,11 +33,8 @@ func FromField(ctx context.Context, f Field) (*Mesh, error) {
 		return nil, err
 	}
 	s := newSurface(f.Resolution)
-	err := parallel(ctx, s.res+1, func(x int) {
-		for y := range s.res + 1 {
-			from := f.vertex(x, y, 0)
-			setSigns(s.inside.row(x, y), s.zero.row(x, y), f.SDF[from:from+s.res+1])
-		}
+	err := eachRow(ctx, s.res+1, func(x, y int) {
+		setSigns(s.inside.row(x, y), s.zero.row(x, y), f.SDF[f.vertex(x, y, 0):][:s.res+1])
 	})
 	if err != nil {
 		return nil, err

@@ -2,46 +2,42 @@
 
 package flexicubes
 
-import (
-	"context"
-	"math"
-)
+import "context"
 
-// firstBad returns the position of the first value that is NaN, infinite or at least 2^100 in magnitude, or -1.
-// Below that bound no sum or product of the extraction overflows.
+// limit is the magnitude from which on values are rejected. Far below it no sum or product of the extraction overflows.
+const limit = 1 << 60
+
+// firstBad returns the position of the first value that is NaN, infinite or not below limit in magnitude, or -1.
 func firstBad(values []float32) int {
-	if !anyBad(values) {
+	if energy(values) < limit*limit { // false if it is NaN
 		return -1
 	}
 	for i, v := range values {
-		if isBad(v) != 0 {
+		if !(v < limit && v > -limit) {
 			return i
 		}
 	}
 	return -1
 }
 
-// isBad has its top bit set if a value is bad: the exponent field then reaches 127+100, and adding what is missing from
-// there to 256 carries into the sign bit.
-func isBad(v float32) uint32 {
-	return (math.Float32bits(v)&^(1<<31) + (256-227)<<23) & (1 << 31)
-}
-
-// anyBad is firstBad without the position. Four values at a time keep up with memory.
-func anyBad(values []float32) bool {
-	var a, b, c, d uint32
-	for len(values) >= 4 {
-		v := values[:4:4]
-		a |= isBad(v[0])
-		b |= isBad(v[1])
-		c |= isBad(v[2])
-		d |= isBad(v[3])
-		values = values[4:]
+// energy returns the sum of squares, which no bad value leaves below limit*limit, at the speed of reading memory.
+func energy(values []float32) float32 {
+	var a, b, c, d float32
+	for ; len(values) >= 8; values = values[8:] {
+		v := values[:8:8]
+		a += v[0] * v[0]
+		b += v[1] * v[1]
+		c += v[2] * v[2]
+		d += v[3] * v[3]
+		a += v[4] * v[4]
+		b += v[5] * v[5]
+		c += v[6] * v[6]
+		d += v[7] * v[7]
 	}
 	for _, v := range values {
-		a |= isBad(v)
+		a += v * v
 	}
-	return a|b|c|d != 0
+	return a + b + c + d
 }
 
 // searchBad is firstBad for large slices.
@@ -51,10 +47,13 @@ func searchBad(ctx context.Context, values []float32) (int, error) {
 	err := parallel(ctx, len(bad), func(k int) {
 		bad[k] = firstBad(values[k*chunk : min(len(values), (k+1)*chunk)])
 	})
+	if err != nil {
+		return -1, err
+	}
 	for k, i := range bad {
 		if i >= 0 {
-			return i + k*chunk, err
+			return i + k*chunk, nil
 		}
 	}
-	return -1, err
+	return -1, nil
 }

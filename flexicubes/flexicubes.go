@@ -19,9 +19,7 @@
 // SIGGRAPH 2023, as the mesh decoder of SAM 3D Objects uses it: no QEF solve, no regulariser, no tetrahedra.
 package flexicubes
 
-import (
-	"errors"
-)
+import "errors"
 
 // MaxResolution is the largest grid resolution R. Below it every vertex index of any mesh fits 31 bits.
 const MaxResolution = 512
@@ -29,8 +27,8 @@ const MaxResolution = 512
 // ErrInput is wrapped by errors about the shape, the number or the range of arguments.
 var ErrInput = errors.New("flexicubes: invalid input")
 
-// ErrNotFinite is wrapped by errors about values that are NaN, infinite or so large (2^100) that arithmetic on them
-// would overflow: the model that made them is at fault, not the call.
+// ErrNotFinite is wrapped by errors about values that are NaN, infinite or so large (2^60) that arithmetic on them
+// might overflow: the model that made them is at fault, not the call.
 var ErrNotFinite = errors.New("flexicubes: value is not finite")
 
 // Mesh is an indexed triangle mesh with flat attributes, the layout that GPUs and file formats take. All values are

@@ -95,3 +95,12 @@ func points(row []uint64) iter.Seq[int] {
 		}
 	}
 }
+
+// size returns the number of points of a row.
+func size(row []uint64) int {
+	n := 0
+	for _, w := range row {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}

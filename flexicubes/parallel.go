@@ -32,3 +32,19 @@ func parallel(ctx context.Context, n int, work func(i int)) error {
 	}
 	return nil
 }
+
+// eachRow calls work for every row (x, y) of a square of rows. Calls are made in tiles, so that what neighbouring rows
+// share is still in the cache.
+func eachRow(ctx context.Context, side int, work func(x, y int)) error {
+	const width, height = 32, 8
+	across := (side + width - 1) / width
+	down := (side + height - 1) / height
+	return parallel(ctx, across*down, func(i int) {
+		fromX, fromY := i%across*width, i/across*height
+		for x := fromX; x < min(side, fromX+width); x++ {
+			for y := fromY; y < min(side, fromY+height); y++ {
+				work(x, y)
+			}
+		}
+	})
+}

@@ -115,11 +115,12 @@ func checkVoxels(t *testing.T, c *fixture.Case, res int, coords, feats string) {
 
 	f, err := newVoxelField(voxels)
 	require.NoError(t, err)
-	corners, err := f.load(t.Context(), voxels.Coords)
-	require.NoError(t, err)
+	require.NoError(t, f.load(t.Context(), voxels.Coords))
 	s := newSurface(res)
 	for x := range res + 1 {
-		f.signSlab(s, corners, x)
+		for y := range res + 1 {
+			f.signRow(s, x, y)
+		}
 	}
 	checkSurface(t, c, s, f, true)
 

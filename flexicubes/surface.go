@@ -34,7 +34,7 @@ func newSurface(res int) *surface {
 
 // build derives everything else from inside and zero.
 func (s *surface) build(ctx context.Context) error {
-	if err := parallel(ctx, s.res+1, s.markSlab); err != nil {
+	if err := eachRow(ctx, s.res+1, s.markRow); err != nil {
 		return err
 	}
 	s.numActive = s.active.number()
@@ -79,20 +79,18 @@ func (s *surface) edges(axis, x, y, w int) uint64 {
 	return row[w] ^ other[w]
 }
 
-// markSlab finds the active vertices and the surface cubes of a slab.
-func (s *surface) markSlab(x int) {
-	for y := range s.res + 1 {
-		active, cubes := s.active.row(x, y), s.cubes.row(x, y)
-		carry := uint64(0)
-		for w := range active {
-			along := s.edges(2, x, y, w)
-			active[w] = s.edges(0, x, y, w) | s.edges(0, x-1, y, w) | s.edges(1, x, y, w) | s.edges(1, x, y+1, w) |
-				along | along<<1 | carry
-			carry = along >> 63
-		}
-		if x < s.res && y < s.res {
-			s.mixed(cubes, x, y)
-		}
+// markRow finds the active vertices and the surface cubes of a row.
+func (s *surface) markRow(x, y int) {
+	active := s.active.row(x, y)
+	carry := uint64(0)
+	for w := range active {
+		along := s.edges(2, x, y, w)
+		active[w] = s.edges(0, x, y, w) | s.edges(0, x-1, y, w) | s.edges(1, x, y, w) | s.edges(1, x, y+1, w) |
+			along | along<<1 | carry
+		carry = along >> 63
+	}
+	if x < s.res && y < s.res {
+		s.mixed(s.cubes.row(x, y), x, y)
 	}
 }
 

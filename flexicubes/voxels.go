@@ -40,16 +40,13 @@ func FromVoxels(ctx context.Context, voxels Voxels) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	corners, err := f.load(ctx, voxels.Coords)
-	if err != nil {
+	if err := f.load(ctx, voxels.Coords); err != nil {
 		return nil, err
 	}
 	s := newSurface(f.res)
-	err = parallel(ctx, s.res+1, func(x int) { f.signSlab(s, corners, x) })
-	if err != nil {
+	if err := eachRow(ctx, s.res+1, func(x, y int) { f.signRow(s, x, y) }); err != nil {
 		return nil, err
 	}
-	corners = nil
 	return extract(ctx, s, f, releasedWeightScale)
 }
 
@@ -57,6 +54,7 @@ func FromVoxels(ctx context.Context, voxels Voxels) (*Mesh, error) {
 type voxelField struct {
 	res      int
 	channels int
+	bias     float32   // what the decoder adds to every signed distance
 	features []float32 // [N, channels]
 	cubes    *lattice  // the voxels
 	order    []uint32  // [N] row of each voxel, in the order of the lattice
@@ -72,6 +70,7 @@ func newVoxelField(v Voxels) (*voxelField, error) {
 		return nil, fmt.Errorf("%w: %d coordinates are no rows of 4", ErrInput, len(v.Coords))
 	}
 	f := &voxelField{res: v.Resolution, features: v.Features, cubes: newLattice(v.Resolution + 1)}
+	f.bias = float32(-1 / float64(f.res))
 	switch len(v.Features) {
 	case n * coloredChannels:
 		f.channels = coloredChannels
@@ -99,43 +98,25 @@ func newVoxelField(v Voxels) (*voxelField, error) {
 	return f, nil
 }
 
-// load checks all features, fills order and returns the signed distances of the corners of the voxels in that order,
-// [N, 8], with the bias of the decoder added.
-func (f *voxelField) load(ctx context.Context, coords []int32) ([]float32, error) {
-	const chunk = 1024
+// load checks all features and fills order.
+func (f *voxelField) load(ctx context.Context, coords []int32) error {
+	i, err := searchBad(ctx, f.features)
+	if err != nil {
+		return err
+	}
+	if i >= 0 {
+		return fmt.Errorf("%w: channel %d of voxel %d is %g",
+			ErrNotFinite, i%f.channels, i/f.channels, f.features[i])
+	}
+	const chunk = 4096
 	n := len(f.order)
-	corners := make([]float32, 8*n)
-	bad := make([]int, (n+chunk-1)/chunk) // position of the first bad feature of each chunk, or -1
-	bias := f.bias()
-	err := parallel(ctx, len(bad), func(k int) {
-		from, to := k*chunk, min(n, (k+1)*chunk)
-		bad[k] = firstBad(f.features[from*f.channels : to*f.channels])
-		for i := from; i < to; i++ {
+	return parallel(ctx, (n+chunk-1)/chunk, func(k int) {
+		for i := k * chunk; i < min(n, (k+1)*chunk); i++ {
 			c := coords[4*i:][:4]
-			place := f.cubes.index(f.cubes.start(int(c[1]), int(c[2])), int(c[3]))
-			f.order[place] = uint32(i)
-			sdf := f.features[i*f.channels+sdfAt:][:8]
-			out := corners[8*place:][:8]
-			for j, v := range sdf {
-				out[j] = v + bias
-			}
+			f.order[f.cubes.index(f.cubes.start(int(c[1]), int(c[2])), int(c[3]))] = uint32(i)
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	for k, i := range bad {
-		if i >= 0 {
-			i += k * chunk * f.channels
-			return nil, fmt.Errorf("%w: channel %d of voxel %d is %g",
-				ErrNotFinite, i%f.channels, i/f.channels, f.features[i])
-		}
-	}
-	return corners, nil
 }
-
-// bias is what the decoder adds to every signed distance.
-func (f *voxelField) bias() float32 { return float32(-1 / float64(f.res)) }
 
 // voxelRow is a row of voxels beside a row of vertices.
 type voxelRow struct {
@@ -160,37 +141,33 @@ func (f *voxelField) rowsAround(x, y int) (rows [4]voxelRow, found bool) {
 	return rows, found
 }
 
-// signSlab finds the signs of a slab of vertices from the corners of the voxels.
-func (f *voxelField) signSlab(s *surface, corners []float32, x int) {
+// signRow finds the signs of a row of vertices.
+func (f *voxelField) signRow(s *surface, x, y int) {
+	rows, found := f.rowsAround(x, y)
+	if !found {
+		return
+	}
 	var sums, counts [MaxResolution + 1]float32
 	sum, count := sums[:f.res+1], counts[:f.res+1]
-	for y := range f.res + 1 {
-		rows, found := f.rowsAround(x, y)
-		if !found {
-			continue
+	for _, r := range rows {
+		place := f.cubes.index(r.start, 0)
+		for z := range points(r.voxels) {
+			sdf := f.features[int(f.order[place])*f.channels+sdfAt:][:8]
+			sum[z] += sdf[r.corner] + f.bias
+			sum[z+1] += sdf[r.corner|cornerZ] + f.bias
+			count[z]++
+			count[z+1]++
+			place++
 		}
-		clear(sum)
-		clear(count)
-		for _, r := range rows {
-			place := 8 * f.cubes.index(r.start, 0)
-			for z := range points(r.voxels) {
-				v := corners[place:][:8]
-				sum[z] += v[r.corner]
-				sum[z+1] += v[r.corner|cornerZ]
-				count[z]++
-				count[z+1]++
-				place += 8
-			}
-		}
-		for z, n := range count {
-			if n == 0 {
-				sum[z] = outside
-			} else {
-				sum[z] /= n
-			}
-		}
-		setSigns(s.inside.row(x, y), s.zero.row(x, y), sum)
 	}
+	for z, n := range count {
+		if n == 0 {
+			sum[z] = outside
+		} else {
+			sum[z] /= n
+		}
+	}
+	setSigns(s.inside.row(x, y), s.zero.row(x, y), sum)
 }
 
 // outside is the signed distance at vertices of no voxel.
@@ -227,16 +204,19 @@ func (f *voxelField) samples(x, y int, row []uint64, out []sample) {
 // addCorner adds what a voxel says about one of its corners.
 func (f *voxelField) addCorner(v *sample, place, corner int) {
 	features := f.features[int(f.order[place])*f.channels:][:f.channels]
-	v.sdf += features[sdfAt+corner] + f.bias()
-	deform := features[deformAt+3*corner:][:3]
-	for i := range v.position {
-		v.position[i] += deform[i]
-	}
-	if f.channels == coloredChannels {
-		color := features[colorAt+6*corner:][:6]
-		for i := range v.color {
-			v.color[i] += color[i]
-		}
+	v.sdf += features[sdfAt+corner] + f.bias
+	deform := (*[3]float32)(features[deformAt+3*corner:])
+	v.position[0] += deform[0]
+	v.position[1] += deform[1]
+	v.position[2] += deform[2]
+	if len(features) == coloredChannels {
+		color := (*[6]float32)(features[colorAt+6*corner:])
+		v.color[0] += color[0]
+		v.color[1] += color[1]
+		v.color[2] += color[2]
+		v.color[3] += color[3]
+		v.color[4] += color[4]
+		v.color[5] += color[5]
 	}
 }
 
