@@ -38,7 +38,7 @@ func SwinBlock(p nn.Params, x *Node, bins Bins, heads int) *Node {
 // gated by an embedding of time, with cross attention between, which is neither.
 //
 //	x     [N, C]
-//	time  [B, E], before its activation
+//	time  [B, E] or [1, E], before its activation
 //	cross makes what cross attention adds to x, [N, C] or [1, C]; usually NormedCross
 //	p     adaLN_modulation.1, self_attn, mlp.mlp.{0,2}
 //	out   [N, C]

@@ -52,12 +52,13 @@ func keep(mask, x *Node) *Node {
 
 // Spread gives every row the vector of its batch item. Padding takes that of the last.
 //
-//	v   [B, C]
-//	out [n, C], or [1, C] for a single item
+//	v   [B, C], or [1, C] if all items share it
+//	out [n, C], or [1, C] if there is one vector
 func (r Rows) Spread(v *Node, n int) *Node {
-	if r.Batches() == 1 {
+	if v.Shape().Dimensions[0] == 1 {
 		return v
 	}
+	v.AssertDims(r.Batches(), -1)
 	numbers := rowNumbers(v.Graph(), n)
 	item := ScalarZero(v.Graph(), dtypes.Int32)
 	item = BroadcastToDims(item, n)
@@ -70,7 +71,7 @@ func (r Rows) Spread(v *Node, n int) *Node {
 // Modulate is x (1+scale) + shift with the vectors of each row's batch item.
 //
 //	x            [N, C]
-//	shift, scale [B, C]
+//	shift, scale [B, C] or [1, C]
 func (r Rows) Modulate(x, shift, scale *Node) *Node {
 	n := x.Shape().Dimensions[0]
 	return Add(Mul(x, OnePlus(r.Spread(scale, n))), r.Spread(shift, n))
@@ -79,7 +80,7 @@ func (r Rows) Modulate(x, shift, scale *Node) *Node {
 // Gate is x times the vector of each row's batch item.
 //
 //	x    [N, C]
-//	gate [B, C]
+//	gate [B, C] or [1, C]
 func (r Rows) Gate(x, gate *Node) *Node { return Mul(x, r.Spread(gate, x.Shape().Dimensions[0])) }
 
 func rowNumbers(g *Graph, n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
