@@ -6,24 +6,34 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// Conv2D is a stride-1 cross-correlation with replicated borders that keeps the size. Like Conv3D it is a sum of
-// shifted matrix products: on XLA's CPU plugin that is two to three times faster than its own convolution.
+// xlaBackend is what XLA's backend calls itself.
+const xlaBackend = "xla"
+
+// Conv2D is a stride-1 cross-correlation with replicated borders that keeps the size.
+//
+// Unlike in three dimensions, XLA's own convolution is the fastest and leanest way here (on its CPU plugin, for 64 to
+// 128 channels of 400x400 pixels: 0.45 CPU seconds and 0.5 GB; the sum of shifted matrix products 0.83 and 0.8). That
+// of the pure Go backend is ten times slower than the sum.
 //
 //	x   [B, Y, X, in] channels last
 //	p   weight [out, in, ky, kx] with odd ky, kx; bias [out]
 //	out [B, Y, X, out]
 func Conv2D(p Params, x *Node) *Node {
-	weight := TransposeAllAxes(p.As(x, "weight"), 2, 3, 0, 1) // [ky, kx, out, in]
+	weight := TransposeAllAxes(p.As(x, "weight"), 2, 3, 1, 0) // [ky, kx, in, out]
 	kernel := weight.Shape().Dimensions[:2]
 	dims := x.Shape().Dimensions
 	for axis, k := range kernel {
 		x = replicate(x, 1+axis, k/2)
 	}
+	if x.Graph().Backend().Name() == xlaBackend {
+		y := Convolve(x, weight).NoPadding().Done()
+		return AddLast(y, p.As(y, "bias"))
+	}
 	var sum *Node
 	for i := range kernel[0] {
 		for j := range kernel[1] {
 			shifted := Slice(x, AxisRange(), AxisRange(i, i+dims[1]), AxisRange(j, j+dims[2]))
-			tap := Squeeze(Slice(weight, AxisElem(i), AxisElem(j)), 0, 1) // [out, in]
+			tap := Transpose(Squeeze(Slice(weight, AxisElem(i), AxisElem(j)), 0, 1), 0, 1) // [out, in]
 			sum = accumulate(sum, shifted, tap)
 		}
 	}
