@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"weights":          {},
 	"internal/fixture": {"weights"},
 	"dinov2":           {"internal/nn", "weights"},
-	"moge":             {"dinov2", "internal/nn", "internal/geom", "weights"},
+	"moge":             {"dinov2", "internal/nn", "internal/geom", "internal/imageio", "weights"},
 	"sparse":           {"internal/nn"},
 	"flexicubes":       {"internal/geom"},
 	"splat":            {"internal/geom"},
