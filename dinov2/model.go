@@ -4,15 +4,13 @@
 // Supervision", 2023; registers: Darcet et al., "Vision Transformers Need Registers", 2023): an image in, one token for
 // each patch of 14 x 14 pixels out.
 //
-// The functions on nodes (Embed, Block, FinalNorm, Forward) are for building larger graphs; Encoder holds the weights
-// and runs the network. Parameters have the names of the original checkpoints.
+// Encoder holds the weights and runs the network. The functions on nodes are its parts, for the graphs of other
+// models. Parameters have the names of the original checkpoints.
 //
 // Dimension letters: B batch, H and W pixels, N patches, R registers, T = 1+R+N tokens, D model width.
 package dinov2
 
 import (
-	"fmt"
-
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gomlx3d/image3d/internal/nn"
@@ -23,27 +21,6 @@ var (
 	Mean = [3]float32{0.485, 0.456, 0.406}
 	Std  = [3]float32{0.229, 0.224, 0.225}
 )
-
-// Forward encodes an image, in one graph.
-//
-//	p      the backbone's parameters ("cls_token", "blocks.0.norm1.weight", ...)
-//	image  [B, 3, H, W] normalised, H and W multiples of the patch size
-//	layers ascending block indices
-//	out    the tokens [B, T, D] after each of those blocks, not normalised; see FinalNorm
-func Forward(p nn.Params, cfg Config, image *Node, layers ...int) []*Node {
-	x := Embed(p, cfg, image) // [B, T, D]
-	out := make([]*Node, 0, len(layers))
-	for i := 0; i < cfg.Depth && len(out) < len(layers); i++ {
-		x = Block(p.In("blocks.%d", i), cfg, x)
-		if i == layers[len(out)] {
-			out = append(out, x)
-		}
-	}
-	if len(out) < len(layers) {
-		panic(fmt.Errorf("%w: layers %v of %d blocks, not ascending or out of range", ErrInput, layers, cfg.Depth))
-	}
-	return out
-}
 
 // Embed turns an image into the tokens that enter the first block: the class token, the registers, then the patches
 // row by row. Positions are added to the class token and the patches, not to the registers.

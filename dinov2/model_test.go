@@ -12,11 +12,13 @@ import (
 
 	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/internal/nn"
+	"github.com/gomlx3d/image3d/weights"
 )
 
 // caseConfig is the configuration of a reference case.
 type caseConfig struct {
 	Kind        string  `json:"kind"`
+	Normalize   bool    `json:"normalize_images"`
 	InputSize   int     `json:"input_size"`
 	EmbedDim    int     `json:"embed_dim"`
 	Depth       int     `json:"depth"`
@@ -56,37 +58,39 @@ func TestReference(t *testing.T) {
 
 // checkBackbone runs the network on a normalised image.
 func checkBackbone(t *testing.T, c *fixture.Case, cfg Config) {
-	backend := fixture.Backend(t)
-	w := nn.Weights(c.Params(t, backend, "param/"))
-	program := nn.NewProgram(backend, "backbone", func(p nn.Params, in []*Node) []*Node {
-		x := Forward(p, cfg, in[0], cfg.Depth-1)[0]
-		y := FinalNorm(p, cfg, x)
-		return []*Node{x, Squeeze(Slice(y, AxisRange(), AxisElem(0)), 1), Patches(cfg, y)}
-	})
-	out, err := program.Call(w, c.Tensor(t, "in/x"))
+	encoder := newTestEncoder(t, cfg, c.Tensors.Sub("param/"))
+	image := c.Tensor(t, "in/x")
+	prenorm, err := encoder.Encode(t.Context(), image)
 	require.NoError(t, err)
-	checkAll(t, c, map[string]*tensors.Tensor{"out/x_prenorm": out[0], "out/cls": out[1], "out/patch": out[2]})
+	normed, err := encoder.Intermediate(t.Context(), image, cfg.Depth-1)
+	require.NoError(t, err)
+	parts := call(t, nil, func(_ nn.Params, in []*Node) []*Node {
+		return []*Node{Squeeze(Slice(in[0], AxisRange(), AxisElem(0)), 1), Patches(cfg, in[0])}
+	}, normed[0])
+	checkAll(t, c, map[string]*tensors.Tensor{"out/x_prenorm": prenorm, "out/cls": parts[0], "out/patch": parts[1]})
 }
 
 // checkWrapper runs both stages' heads on pictures and masks that are not normalised.
 func checkWrapper(t *testing.T, c *fixture.Case, config caseConfig) {
+	require.True(t, config.Normalize)
 	cfg := config.config()
-	backend := fixture.Backend(t)
-	w := nn.Weights(c.Params(t, backend, "param/backbone."))
-	program := nn.NewProgram(backend, "wrapper", func(p nn.Params, in []*Node) []*Node {
-		x := Forward(p, cfg, Normalize(in[0], config.InputSize), cfg.Depth-1)[0]
-		return []*Node{
-			WithoutRegisters(cfg, FinalNorm(p, cfg, x)),
-			nn.Standardize(x, config.HeadEpsilon),
-		}
-	})
+	encoder := newTestEncoder(t, cfg, c.Tensors.Sub("param/backbone."))
 	got := make(map[string]*tensors.Tensor)
 	for _, input := range []string{"image", "mask"} {
 		if !c.Has("in/" + input) {
 			continue
 		}
-		out, err := program.Call(w, c.Tensor(t, "in/"+input))
+		normalised := call(t, nil, func(_ nn.Params, in []*Node) []*Node {
+			return []*Node{Normalize(in[0], config.InputSize)}
+		}, c.Tensor(t, "in/"+input))
+		tokens, err := encoder.Encode(t.Context(), normalised[0])
 		require.NoError(t, err)
+		out := call(t, encoder.norm, func(p nn.Params, in []*Node) []*Node {
+			return []*Node{
+				WithoutRegisters(cfg, FinalNorm(p, cfg, in[0])),
+				nn.Standardize(in[0], config.HeadEpsilon),
+			}
+		}, tokens)
 		got["out/"+input+"_tokens"], got["out/"+input+"_tokens_prenorm"] = out[0], out[1]
 	}
 	checkAll(t, c, got)
@@ -99,4 +103,24 @@ func checkAll(t *testing.T, c *fixture.Case, got map[string]*tensors.Tensor) {
 		require.Contains(t, got, name)
 		c.Check(t, name, got[name])
 	}
+}
+
+// newTestEncoder returns an encoder on the backend under test, closed with the test.
+func newTestEncoder(t testing.TB, cfg Config, set *weights.Set) *Encoder {
+	t.Helper()
+	encoder, err := New(fixture.Backend(t), cfg, set)
+	require.NoError(t, err)
+	t.Cleanup(encoder.Close)
+	return encoder
+}
+
+// call runs a graph function once.
+func call(t *testing.T, w nn.Weights, build nn.GraphFn, in ...any) []*tensors.Tensor {
+	t.Helper()
+	program := nn.NewProgram(fixture.Backend(t), t.Name(), build)
+	defer program.Close()
+	out, err := program.Call(w, in...)
+	require.NoError(t, err)
+	t.Cleanup(func() { nn.Free(out...) })
+	return out
 }
