@@ -34,7 +34,8 @@ func le(size int, n uint64) string {
 
 // storage is the reference to a storage of float32.
 func storage(key string, numel int64, more ...string) string {
-	return tuple(append([]string{text("storage"), global("torch", "FloatStorage"), text(key), text("cpu"), number(numel)}, more...)...) + "Q"
+	id := []string{text("storage"), global("torch", "FloatStorage"), text(key), text("cpu"), number(numel)}
+	return tuple(append(id, more...)...) + "Q"
 }
 
 // tensor is a float32 tensor at the start of a storage.
@@ -131,7 +132,8 @@ func seeds(t testing.TB) [][]byte {
 		checkpointZip(t, "\x80\x04\x95"+le(8, 0)+"}\x94\x8c\x01w\x8c\x11collections\x8c\x0bOrderedDict\x93)Rs."),
 		legacyFile(state, list(text("0")), legacyVector),
 		safetensorsFile(`{"w":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"__metadata__":{"a":"b"}}`, threeFloats),
-		safetensorsFile(`{"w":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]},"v":{"dtype":"F32","shape":[0],"data_offsets":[1,1]}}`, "\x01"),
+		safetensorsFile(`{"w":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]},`+
+			`"v":{"dtype":"F32","shape":[0],"data_offsets":[1,1]}}`, "\x01"),
 		safetensorsFile(`[]`, ""),
 		[]byte("<html>"), []byte("version https://git-lfs"), nil,
 	})

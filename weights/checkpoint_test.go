@@ -170,17 +170,14 @@ func TestReleasedNames(t *testing.T) {
 }
 
 // specOf is the Spec of a component according to the inventory of the official files.
-func specOf(t *testing.T, original *weights.Checkpoint, name string, official map[string]map[string][]int) weights.Spec {
+func specOf(t *testing.T, original *weights.Checkpoint, name string,
+	official map[string]map[string][]int) weights.Spec {
 	t.Helper()
-	shapes := make(map[string][]int)
-	for _, tensors := range official {
-		for name, shape := range tensors {
-			shapes[name] = shape
-		}
-	}
 	prefix := map[string]string{
-		weights.SSConditionEmbedder: "_base_models.condition_embedder.", weights.SLATConditionEmbedder: "_base_models.condition_embedder.",
-		weights.SSGenerator: "_base_models.generator.reverse_fn.backbone.", weights.SLATGenerator: "_base_models.generator.reverse_fn.backbone.",
+		weights.SSConditionEmbedder:   "_base_models.condition_embedder.",
+		weights.SLATConditionEmbedder: "_base_models.condition_embedder.",
+		weights.SSGenerator:           "_base_models.generator.reverse_fn.backbone.",
+		weights.SLATGenerator:         "_base_models.generator.reverse_fn.backbone.",
 	}[name]
 	file := map[string]string{
 		weights.SSConditionEmbedder: "ss_generator.ckpt", weights.SLATConditionEmbedder: "slat_generator.ckpt",
@@ -224,7 +221,10 @@ func TestCheckpointClosed(t *testing.T) {
 
 func TestFolderFaults(t *testing.T) {
 	state := map[string][]int{"x": {1}}
-	generator := map[string][]int{"_base_models.generator.reverse_fn.backbone.x": {1}, "_base_models.condition_embedder.y": {2}}
+	generator := map[string][]int{
+		"_base_models.generator.reverse_fn.backbone.x": {1}, "_base_models.condition_embedder.y": {2},
+	}
+	alone := map[string][]int{"_base_models.generator.reverse_fn.backbone.x": {1}}
 	open := func(t *testing.T, name string, files map[string]any) error {
 		c, err := weights.OpenCheckpoint(writeFolder(t, files))
 		if err != nil {
@@ -237,9 +237,14 @@ func TestFolderFaults(t *testing.T) {
 	pipeline := func(line string) map[string]any {
 		return map[string]any{"pipeline.yaml": line, "ss_decoder.ckpt": state}
 	}
-	extra := map[string][]int{"optimizer.z": {1}}
-	for name, shape := range generator {
-		extra[name] = shape
+	generator["optimizer.z"] = []int{1}
+	// bundle is a folder with an index and perhaps a shard "s.safetensors" with one tensor.
+	bundle := func(config, index, tensor string) map[string]any {
+		files := map[string]any{"config.json": config, "model.safetensors.index.json": `{"weight_map": ` + index + `}`}
+		if tensor != "" {
+			files["s.safetensors"] = map[string][]int{tensor: {1}}
+		}
+		return files
 	}
 	for _, c := range []struct {
 		name, component string
@@ -255,23 +260,36 @@ func TestFolderFaults(t *testing.T) {
 		{"yaml is broken", weights.SSDecoder, pipeline("a: [\n"), weights.ErrFormat, "invalid YAML"},
 		{"yaml is huge", weights.SSDecoder, pipeline(strings.Repeat("#", 2<<20)), weights.ErrFormat, "too many"},
 		{"yaml is an alias bomb", weights.SSDecoder, pipeline(aliasBomb()), weights.ErrFormat, "invalid YAML"},
-		{"yaml leaves the folder", weights.SSDecoder, pipeline("ss_decoder_ckpt_path: ../ss_decoder.ckpt\n"), weights.ErrFormat, "stay inside"},
-		{"yaml names a root", weights.SSDecoder, pipeline("slat_generator_config_path: /etc/passwd\n"), weights.ErrFormat, "stay inside"},
-		{"yaml names no string", weights.SSDecoder, pipeline("ss_decoder_ckpt_path: [1]\n"), weights.ErrFormat, "not a file name"},
-		{"depth leaves the folder", weights.Depth, pipeline("depth_model: {model: {pretrained_model_name_or_path: ../../m}}\n"), weights.ErrFormat, "stay inside"},
-		{"stray tensor in generator", weights.SSGenerator, map[string]any{"ss_generator.ckpt": extra}, weights.ErrMismatch, "optimizer.z"},
-		{"generator without embedder", weights.SSGenerator, map[string]any{"ss_generator.ckpt": map[string][]int{"_base_models.generator.reverse_fn.backbone.x": {1}}}, weights.ErrMismatch, "_base_models.condition_embedder.*"},
-		{"bundle without config", weights.Depth, map[string]any{"model.safetensors.index.json": `{"weight_map": {}}`}, weights.ErrMissing, "config.json not found"},
-		{"bundle without tensors", weights.Depth, map[string]any{"config.json": "{}", "model.safetensors.index.json": `{"weight_map": {}}`}, weights.ErrMismatch, "ss_generator.*"},
-		{"index maps to a number", weights.Depth, map[string]any{"config.json": "{}", "model.safetensors.index.json": `{"weight_map": {"a": 1}}`}, weights.ErrFormat, "invalid model.safetensors.index.json"},
-		{"index names a tensor twice", weights.Depth, map[string]any{"config.json": "{}", "model.safetensors.index.json": `{"weight_map": {"a": "x", "a": "y"}}`}, weights.ErrFormat, "duplicate"},
-		{"index names the folder", weights.Depth, map[string]any{"config.json": "{}", "model.safetensors.index.json": `{"weight_map": {"a": "."}}`}, weights.ErrFormat, "plain file names"},
-		{"index names another tensor", weights.SSDecoder, map[string]any{"config.json": "{}", "s.safetensors": map[string][]int{"ss_decoder.a": {1}},
-			"model.safetensors.index.json": `{"weight_map": {"ss_decoder.b": "s.safetensors"}}`}, weights.ErrMismatch, "1 missing (ss_decoder.b in s.safetensors); 1 unexpected (ss_decoder.a in s.safetensors)"},
-		{"depth without configuration", weights.Depth, map[string]any{"config.json": `{"depth_model": null}`, "s.safetensors": map[string][]int{"depth_model.a": {1}},
-			"model.safetensors.index.json": `{"weight_map": {"depth_model.a": "s.safetensors"}}`}, weights.ErrFormat, "no configuration"},
-		{"bundle without the component", weights.SSGenerator, map[string]any{"config.json": `{}`, "s.safetensors": map[string][]int{"ss_decoder.a": {1}},
-			"model.safetensors.index.json": `{"weight_map": {"ss_decoder.a": "s.safetensors"}}`}, weights.ErrMissing, "ss_generator.*"},
+		{"yaml leaves the folder", weights.SSDecoder, pipeline("ss_decoder_ckpt_path: ../ss_decoder.ckpt\n"),
+			weights.ErrFormat, "stay inside"},
+		{"yaml names a root", weights.SSDecoder, pipeline("slat_generator_config_path: /etc/passwd\n"),
+			weights.ErrFormat, "stay inside"},
+		{"yaml names no string", weights.SSDecoder, pipeline("ss_decoder_ckpt_path: [1]\n"),
+			weights.ErrFormat, "not a file name"},
+		{"depth leaves the folder", weights.Depth,
+			pipeline("depth_model: {model: {pretrained_model_name_or_path: ../../m}}\n"),
+			weights.ErrFormat, "stay inside"},
+		{"stray tensor in generator", weights.SSGenerator, map[string]any{"ss_generator.ckpt": generator},
+			weights.ErrMismatch, "optimizer.z"},
+		{"generator without embedder", weights.SSGenerator, map[string]any{"ss_generator.ckpt": alone},
+			weights.ErrMismatch, "_base_models.condition_embedder.*"},
+		{"bundle without config", weights.Depth, map[string]any{"model.safetensors.index.json": `{"weight_map": {}}`},
+			weights.ErrMissing, "config.json not found"},
+		{"bundle without tensors", weights.Depth, bundle("{}", `{}`, ""), weights.ErrMismatch, "ss_generator.*"},
+		{"index maps to a number", weights.Depth, bundle("{}", `{"a": 1}`, ""),
+			weights.ErrFormat, "invalid model.safetensors.index.json"},
+		{"index names a tensor twice", weights.Depth, bundle("{}", `{"a": "x", "a": "y"}`, ""),
+			weights.ErrFormat, "duplicate"},
+		{"index names the folder", weights.Depth, bundle("{}", `{"a": "."}`, ""),
+			weights.ErrFormat, "plain file names"},
+		{"index names another tensor", weights.SSDecoder, bundle("{}", `{"ss_decoder.b": "s.safetensors"}`, "ss_decoder.a"),
+			weights.ErrMismatch, "1 missing (ss_decoder.b in s.safetensors); 1 unexpected (ss_decoder.a in s.safetensors)"},
+		{"depth without configuration", weights.Depth,
+			bundle(`{"depth_model": null}`, `{"depth_model.a": "s.safetensors"}`, "depth_model.a"),
+			weights.ErrFormat, "no configuration"},
+		{"bundle without the component", weights.SSGenerator,
+			bundle("{}", `{"ss_decoder.a": "s.safetensors"}`, "ss_decoder.a"),
+			weights.ErrMissing, "ss_generator.*"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := open(t, c.component, c.files)

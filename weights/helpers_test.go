@@ -84,7 +84,8 @@ func writeSparse(t *testing.T, path string, tensors map[string][]int) {
 	text, err := json.Marshal(header)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), 0o644))
+	file := append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
+	require.NoError(t, os.WriteFile(path, file, 0o644))
 	require.NoError(t, os.Truncate(path, int64(8+len(text)+end)))
 }
 

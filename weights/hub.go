@@ -59,7 +59,8 @@ func Resolve(ctx context.Context, source string, options HubOptions) (dir string
 	}
 	match := hubSource.FindStringSubmatch(source)
 	if match == nil || strings.Contains(source, "..") {
-		return "", fmt.Errorf("weights: %q is neither a folder nor a repository owner/name[@revision]: %w", source, ErrMissing)
+		return "", fmt.Errorf("weights: %q is neither a folder nor a repository owner/name[@revision]: %w",
+			source, ErrMissing)
 	}
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("weights: fetch %s: %w", source, err)

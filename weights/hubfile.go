@@ -80,65 +80,69 @@ func (f *fetch) etag(ctx context.Context, url string) (string, error) {
 func (f *fetch) download(ctx context.Context, url, blob string, file hubFile) error {
 	partial := blob + ".incomplete"
 	manager := f.repo.GetDownloadManager()
+	progress := func(done, total int64) {
+		if total = max(total, 0); total == 0 {
+			total = file.size
+		}
+		if f.options.Progress != nil && ctx.Err() == nil {
+			f.options.Progress(file.name, done, total)
+		}
+	}
 	_, err := guard(ctx, cleanUpTime, func() (struct{}, error) {
-		return struct{}{}, manager.LockedDownload(ctx, url, partial, false, func(done, total int64) {
-			if total = max(total, 0); total == 0 {
-				total = file.size
-			}
-			if f.options.Progress != nil && ctx.Err() == nil {
-				f.options.Progress(file.name, done, total)
-			}
-		})
+		return struct{}{}, manager.LockedDownload(ctx, url, partial, false, progress)
 	})
 	if err != nil {
 		return err
 	}
-	if err := checkDownload(ctx, partial, file); err != nil {
+	size, err := checkDownload(ctx, partial, file)
+	if err != nil {
 		if present(blob, file.size) { // another program was faster
 			return nil
 		}
 		_ = os.Remove(partial)
 		return err
 	}
+	progress(size, size) // the library does not report the last piece
 	if err := os.Rename(partial, blob); err != nil && !present(blob, file.size) {
 		return err
 	}
 	return nil
 }
 
-// checkDownload compares a downloaded file with what the hub said about it.
-func checkDownload(ctx context.Context, path string, file hubFile) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("download broke off: %w", io.ErrUnexpectedEOF)
-	}
-	if err != nil {
-		return err
-	}
-	if file.size > 0 && info.Size() != file.size {
-		return fmt.Errorf("download has %d bytes, %d expected: %w", info.Size(), file.size, io.ErrUnexpectedEOF)
-	}
-	if !file.sha256 {
-		return nil
-	}
+// checkDownload compares a downloaded file with what the hub said about it, and returns its size.
+func checkDownload(ctx context.Context, path string, file hubFile) (size int64, err error) {
 	in, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, fmt.Errorf("download broke off: %w", io.ErrUnexpectedEOF)
+	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if file.size > 0 && info.Size() != file.size {
+		return 0, fmt.Errorf("download has %d bytes, %d expected: %w", info.Size(), file.size, io.ErrUnexpectedEOF)
+	}
+	if !file.sha256 {
+		return info.Size(), nil
+	}
 	hash := sha256.New()
-	if _, err := io.Copy(hash, readerFunc(func(p []byte) (int, error) {
+	_, err = io.Copy(hash, readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		return in.Read(p)
-	})); err != nil {
-		return err
+	}))
+	if err != nil {
+		return 0, err
 	}
 	if sum := hex.EncodeToString(hash.Sum(nil)); sum != strings.ToLower(file.blob) {
-		return fmt.Errorf("download is damaged: its SHA-256 is %s, expected %s", sum, file.blob)
+		return 0, fmt.Errorf("download is damaged: its SHA-256 is %s, expected %s", sum, file.blob)
 	}
-	return nil
+	return info.Size(), nil
 }
 
 type readerFunc func(p []byte) (int, error)
@@ -203,7 +207,8 @@ func unreachable(err error) bool {
 }
 
 // statusText finds the HTTP status in the library's error texts, which is all it gives.
-var statusText = regexp.MustCompile(`bad status code (\d{3})|request for metadata from "[^"]*" failed with the following message: "(\d{3})`)
+var statusText = regexp.MustCompile(`bad status code (\d{3})|` +
+	`request for metadata from "[^"]*" failed with the following message: "(\d{3})`)
 
 // explain turns an error of the library into one of this package, with advice. File is empty for the repository.
 func (f *fetch) explain(err error, file string) error {
@@ -221,19 +226,19 @@ func (f *fetch) explain(err error, file string) error {
 		return fmt.Errorf("weights: %s does not exist (status 404); there is no local folder of that name either: %w: %w",
 			what, ErrNotFound, err)
 	case (status == 401 || status == 403) && !hasToken:
-		return fmt.Errorf("weights: %s needs a token and none was given (status %d): accept the licence on the repository's"+
-			" page, then set HF_TOKEN (or the Token option) to a token of that account; a repository that does not exist"+
-			" is refused in the same way: %w: %w", what, status, ErrGated, err)
+		return fmt.Errorf("weights: %s needs a token and none was given (status %d): accept the licence on the"+
+			" repository's page, then set HF_TOKEN (or the Token option) to a token of that account; a repository that"+
+			" does not exist is refused in the same way: %w: %w", what, status, ErrGated, err)
 	case status == 401:
 		return fmt.Errorf("weights: %s: the token was refused (status 401): it is mistyped, expired or revoked; set HF_TOKEN"+
 			" (or the Token option) to a valid one: %w: %w", what, ErrGated, err)
 	case status == 403:
-		return fmt.Errorf("weights: %s: the token was refused (status 403): its account has not been granted access, so accept"+
-			" the licence on the repository's page and wait for approval, or the token may not read gated repositories:"+
-			" %w: %w", what, ErrGated, err)
+		return fmt.Errorf("weights: %s: the token was refused (status 403): its account has not been granted access, so"+
+			" accept the licence on the repository's page and wait for approval, or the token may not read gated"+
+			" repositories: %w: %w", what, ErrGated, err)
 	case unreachable(err):
-		return fmt.Errorf("weights: %s: no connection, and the cache in %s is not complete: connect once to fetch it, or pass"+
-			" a local folder with the checkpoint as the source: %w: %w",
+		return fmt.Errorf("weights: %s: no connection, and the cache in %s is not complete: connect once to fetch it,"+
+			" or pass a local folder with the checkpoint as the source: %w: %w",
 			what, filepath.Join(f.cache, "snapshots"), ErrOffline, err)
 	}
 	return fmt.Errorf("weights: fetch %s: %w", what, err)

@@ -145,8 +145,8 @@ func pathIn(base string, tree map[string]any, key string) (string, error) {
 	return filepath.Join(base, name), nil
 }
 
-// depthPaths returns where the depth model may be: where pipeline says, which may be a file, a folder with model.pt or a
-// repository of the hub, and in moge-vitl.
+// depthPaths returns where the depth model may be: where pipeline says, which may be a file, a folder with model.pt or
+// a repository of the hub, and in moge-vitl.
 func depthPaths(base string, pipeline map[string]any) ([]string, error) {
 	const key = "pretrained_model_name_or_path"
 	depth, _ := pipeline["depth_model"].(map[string]any)

@@ -12,7 +12,8 @@ import (
 
 func TestSafetensors(t *testing.T) {
 	set, err := parseSafetensors(safetensorsFile(`{"__metadata__":{"format":"mlx"},`+
-		`"b":{"dtype":"I16","shape":[2,1],"data_offsets":[13,17]},"é":{"shape":[3],"dtype":"F32","data_offsets":[0,12],"new":[{}]},`+
+		`"b":{"dtype":"I16","shape":[2,1],"data_offsets":[13,17]},`+
+		`"é":{"shape":[3],"dtype":"F32","data_offsets":[0,12],"new":[{}]},`+
 		`"e":{"dtype":"F64","shape":[4,0],"data_offsets":[12,12]},"s":{"dtype":"BOOL","shape":[],"data_offsets":[12,13]}}  `,
 		threeFloats+"\x01\x02\x00\x03\x00"))
 	require.NoError(t, err)
@@ -37,28 +38,30 @@ func TestSafetensorsFaults(t *testing.T) {
 		return `{"w":{"dtype":` + dtype + `,"shape":` + shape + `,"data_offsets":` + offsets + `}}`
 	}
 	two := func(first, second string) string {
-		return `{"a":{"dtype":"U8","shape":[8],"data_offsets":` + first + `},"b":{"dtype":"U8","shape":[4],"data_offsets":` + second + `}}`
+		return `{"a":{"dtype":"U8","shape":[8],"data_offsets":` + first +
+			`},"b":{"dtype":"U8","shape":[4],"data_offsets":` + second + `}}`
 	}
 	for name, c := range map[string]struct{ header, fault string }{
-		"metadata of numbers":    {`{"__metadata__":{"a":1}}`, "__metadata__"},
-		"entry is a number":      {`{"w":1}`, "entry is not an object"},
-		"entry is null":          {`{"w":null}`, "entry is not an object"},
-		"no dtype":               {`{"w":{"DType":"F32","shape":[3],"data_offsets":[0,12]}}`, "missing dtype"},
-		"dtype is a number":      {entry(`1`, `[3]`, `[0,12]`), "dtype is not a string"},
-		"dtype in lower case":    {entry(`"f32"`, `[3]`, `[0,12]`), "unknown dtype f32"},
-		"shape is a number":      {entry(`"F32"`, `3`, `[0,12]`), "not an array"},
-		"shape is null":          {entry(`"F32"`, `null`, `[0,12]`), "not an array"},
-		"shape is fractional":    {entry(`"F32"`, `[3.5]`, `[0,12]`), "not an integer"},
-		"shape has an exponent":  {entry(`"F32"`, `[3e0]`, `[0,12]`), "not an integer"},
-		"shape of text":          {entry(`"F32"`, `["3"]`, `[0,12]`), "not an integer"},
-		"shape beyond 64 bits":   {entry(`"F32"`, `[18446744073709551619]`, `[0,12]`), "not an integer"},
-		"too many axes":          {entry(`"F32"`, `[`+strings.Repeat("1,", 16)+`3]`, `[0,12]`), "too many"},
-		"three offsets":          {entry(`"F32"`, `[3]`, `[0,12,24]`), "want 2"},
-		"overflow to the size":   {entry(`"F32"`, `[4611686018427387907]`, `[0,12]`), "overflow"},
-		"gap at the start":       {two("[1,9]", "[9,13]"), "gap of 1"},
-		"inside another":         {two("[0,8]", "[2,6]"), "overlapping"},
-		"same bytes":             {two("[0,8]", "[0,4]"), "overlapping"},
-		"empty inside another":   {`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}}`, "overlapping"},
+		"metadata of numbers":   {`{"__metadata__":{"a":1}}`, "__metadata__"},
+		"entry is a number":     {`{"w":1}`, "entry is not an object"},
+		"entry is null":         {`{"w":null}`, "entry is not an object"},
+		"no dtype":              {`{"w":{"DType":"F32","shape":[3],"data_offsets":[0,12]}}`, "missing dtype"},
+		"dtype is a number":     {entry(`1`, `[3]`, `[0,12]`), "dtype is not a string"},
+		"dtype in lower case":   {entry(`"f32"`, `[3]`, `[0,12]`), "unknown dtype f32"},
+		"shape is a number":     {entry(`"F32"`, `3`, `[0,12]`), "not an array"},
+		"shape is null":         {entry(`"F32"`, `null`, `[0,12]`), "not an array"},
+		"shape is fractional":   {entry(`"F32"`, `[3.5]`, `[0,12]`), "not an integer"},
+		"shape has an exponent": {entry(`"F32"`, `[3e0]`, `[0,12]`), "not an integer"},
+		"shape of text":         {entry(`"F32"`, `["3"]`, `[0,12]`), "not an integer"},
+		"shape beyond 64 bits":  {entry(`"F32"`, `[18446744073709551619]`, `[0,12]`), "not an integer"},
+		"too many axes":         {entry(`"F32"`, `[`+strings.Repeat("1,", 16)+`3]`, `[0,12]`), "too many"},
+		"three offsets":         {entry(`"F32"`, `[3]`, `[0,12,24]`), "want 2"},
+		"overflow to the size":  {entry(`"F32"`, `[4611686018427387907]`, `[0,12]`), "overflow"},
+		"gap at the start":      {two("[1,9]", "[9,13]"), "gap of 1"},
+		"inside another":        {two("[0,8]", "[2,6]"), "overlapping"},
+		"same bytes":            {two("[0,8]", "[0,4]"), "overlapping"},
+		"empty inside another": {`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},` +
+			`"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}}`, "overlapping"},
 		"nothing covers it":      {`{}`, "longer than the tensors: 12"},
 		"duplicate field":        {`{"w":{"dtype":"F32","shape":[3],"shape":[3],"data_offsets":[0,12]}}`, "duplicate"},
 		"duplicate by escape":    {`{"w":1,"\u0077":1}`, "duplicate"},

@@ -149,12 +149,15 @@ func (s *Set) upload(backend compute.Backend, name string) (d *tensors.Tensor, e
 		return nil, err
 	}
 	t, _ := s.Get(name)
-	data := t.Data
+	shape, data := shapes.Make(t.DType, t.Shape...), t.Data
+	if shape.Size() == 0 && len(data) == 0 {
+		return tensors.FromShape(shape), nil // not every backend takes a buffer of nothing
+	}
 	if backend != nil && !backend.HasSharedBuffers() {
 		// Such a backend is given a typed slice of these bytes instead of a copy of them.
 		data = aligned(data, t.DType.Size())
 	}
-	d, err = tensors.FromRaw(backend, 0, shapes.Make(t.DType, t.Shape...), data)
+	d, err = tensors.FromRaw(backend, 0, shape, data)
 	if err != nil {
 		return nil, fmt.Errorf("weights: upload %q: %w", name, err)
 	}
