@@ -28,12 +28,12 @@ func shell(radius, thickness float64, channels int) Voxels {
 		}
 	}
 	n := 64 * len(cells)
-	v := Voxels{Resolution: res, Coords: make([]int32, 0, 4*n), Features: make([]float32, 0, channels*n)}
+	v := Voxels{Resolution: res, Coords: make([][4]int32, 0, n), Features: make([]float32, 0, channels*n)}
 	for _, cell := range cells {
 		x, y, z := cell/latent/latent, cell/latent%latent, cell%latent
 		for child := range 64 {
 			fx, fy, fz := 4*x+child>>5&1*2+child>>2&1, 4*y+child>>4&1*2+child>>1&1, 4*z+child>>3&1*2+child&1
-			v.Coords = append(v.Coords, 0, int32(fx), int32(fy), int32(fz))
+			v.Coords = append(v.Coords, [4]int32{0, int32(fx), int32(fy), int32(fz)})
 			for c := range 8 {
 				d := distance(float64(fx+c&1)/4, float64(fy+c>>1&1)/4, float64(fz+c>>2)/4)
 				v.Features = append(v.Features, float32(d/8+0.01*rng.NormFloat64()))
@@ -50,7 +50,7 @@ func shell(radius, thickness float64, channels int) Voxels {
 func BenchmarkFromVoxels(b *testing.B) {
 	for _, size := range []struct{ radius, thickness float64 }{{20, 0.8}, {27, 1.1}} {
 		v := shell(size.radius, size.thickness, coloredChannels)
-		b.Run(fmt.Sprintf("latents=%d", len(v.Coords)/256), func(b *testing.B) {
+		b.Run(fmt.Sprintf("latents=%d", len(v.Coords)/64), func(b *testing.B) {
 			b.ReportAllocs()
 			var m *Mesh
 			for b.Loop() {

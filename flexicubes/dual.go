@@ -24,17 +24,17 @@ type field interface {
 // extraction turns a surface and a field into a mesh.
 type extraction struct {
 	*surface
-	field
-	scale   float32  // of the weights around their neutral value
-	offset  float32  // (1-scale)/2
-	samples []sample // of the active vertices
-	gamma   []float32
+	source  field
+	scale   float32   // of the weights around their neutral value
+	offset  float32   // (1-scale)/2
+	samples []sample  // of the active vertices
+	gamma   []float32 // of the surface cubes
 	mesh    Mesh
 }
 
 // extract runs the stages in order.
 func extract(ctx context.Context, s *surface, f field, weightScale float64) (*Mesh, error) {
-	e := &extraction{surface: s, field: f, scale: float32(weightScale), offset: float32((1 - weightScale) / 2)}
+	e := &extraction{surface: s, source: f, scale: float32(weightScale), offset: float32((1 - weightScale) / 2)}
 	if err := s.build(ctx); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (e *extraction) sampleRow(x, y int) {
 		return
 	}
 	out := e.samples[e.active.index(e.active.start(x, y), 0):][:n]
-	e.field.samples(x, y, row, out)
+	e.source.samples(x, y, row, out)
 	i := 0
 	for z := range points(row) {
 		e.activate(&out[i], x, y, z)
@@ -80,7 +80,7 @@ func (e *extraction) activate(v *sample, x, y, z int) {
 		p := float32(n)/float32(e.res) - 0.5
 		v.position[i] = p + float32(reach*tanh(v.position[i]))
 	}
-	if e.colored() {
+	if e.source.colored() {
 		for i := range v.color {
 			v.color[i] = sigmoid(v.color[i])
 		}
@@ -100,7 +100,7 @@ func (e *extraction) dualRow(x, y int) {
 // points where the surface crosses its edges, which depend on the sdf times alpha at the ends.
 func (e *extraction) dualCube(i, x, y, z int) {
 	shape := &signCases()[e.cases[i]]
-	beta, alpha, gamma := e.weights(x, y, z)
+	beta, alpha, gamma := e.source.weights(x, y, z)
 	e.gamma[i] = float32(sigmoid(gamma)*e.scale) + e.offset
 	var corners [8]*sample
 	var sdf [8]float32

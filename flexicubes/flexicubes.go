@@ -6,14 +6,14 @@
 //   - [FromVoxels] meshes the sparse output of a mesh decoder: a row of features for each occupied cube.
 //   - [FromField] meshes a field that is given at every vertex of a grid.
 //
-// A grid of resolution R has R^3 cubes and (R+1)^3 vertices over the unit cube [-0.5, 0.5]^3. Vertex (x, y, z) has index
-// (x*(R+1)+y)*(R+1)+z and cube (x, y, z) has index (x*R+y)*R+z. Corner c of a cube is the vertex
+// A grid of resolution R has R^3 cubes and (R+1)^3 vertices over the unit cube [-0.5, 0.5]^3. Vertex (x, y, z) has
+// index (x*(R+1)+y)*(R+1)+z and cube (x, y, z) has index (x*R+y)*R+z. Corner c of a cube is the vertex
 // (x + c&1, y + c>>1&1, z + c>>2&1). A vertex is inside where the signed distance is below zero.
 //
 // Signs decide everything but positions, so they are kept as one bit for each grid vertex and the surface is found by
-// logic on 64 vertices at a time; all else exists for the neighbourhood of the surface alone. Work is divided into slabs
-// of constant x among GOMAXPROCS goroutines. Every number is computed in one fixed order, so that a mesh does not depend
-// on how many there are, nor on the order of the voxels.
+// logic on 64 vertices at a time; all else exists for the neighbourhood of the surface alone. Work is divided among
+// GOMAXPROCS goroutines by rows. Every number is computed in one fixed order, so that a mesh does not depend on how
+// many there are, nor on the order of the voxels.
 //
 // The algorithm is that of Shen et al., "Flexible Isosurface Extraction for Gradient-Based Mesh Optimization",
 // SIGGRAPH 2023, as the mesh decoder of SAM 3D Objects uses it: no QEF solve, no regulariser, no tetrahedra.

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// parallel calls work(0), ..., work(n-1) from at most GOMAXPROCS goroutines and waits for them. Calls must not depend on
-// each other. It starts no further call once ctx is done, and then returns an error that wraps ctx.Err().
+// parallel calls work(0), ..., work(n-1) from at most GOMAXPROCS goroutines and waits for them. Calls must not depend
+// on each other. It starts no further call once ctx is done, and then returns an error that wraps ctx.Err().
 func parallel(ctx context.Context, n int, work func(i int)) error {
 	var next atomic.Int64
 	var group sync.WaitGroup

@@ -108,7 +108,7 @@ func checkField(t *testing.T, c *fixture.Case, config referenceConfig) {
 }
 
 func checkVoxels(t *testing.T, c *fixture.Case, res int, coords, feats string) {
-	voxels := Voxels{Resolution: res, Coords: int32s(c.Ints(t, coords)), Features: c.Float32s(t, feats)}
+	voxels := Voxels{Resolution: res, Coords: rows(c.Ints(t, coords)), Features: c.Float32s(t, feats)}
 	mesh, err := FromVoxels(t.Context(), voxels)
 	require.NoError(t, err)
 	checkMesh(t, c, mesh, "out/vertex_attrs")
@@ -141,7 +141,7 @@ func checkVoxels(t *testing.T, c *fixture.Case, res int, coords, feats string) {
 
 // checkSurface compares intermediate results; where they differ says which stage is at fault.
 func checkSurface(t *testing.T, c *fixture.Case, s *surface, f field, gamma bool) {
-	e := &extraction{surface: s, field: f, scale: 0.99, offset: 0.005}
+	e := &extraction{surface: s, source: f, scale: 0.99, offset: 0.005}
 	require.NoError(t, s.build(t.Context()))
 	var cubes, raw, edges []int
 	for x := range s.res {
@@ -215,10 +215,10 @@ func checkOutputs(t *testing.T, c *fixture.Case, got map[string]any) {
 	}
 }
 
-func int32s(values []int) []int32 {
-	out := make([]int32, len(values))
-	for i, v := range values {
-		out[i] = int32(v)
+func rows(flat []int) [][4]int32 {
+	out := make([][4]int32, len(flat)/4)
+	for i, v := range flat {
+		out[i/4][i%4] = int32(v)
 	}
 	return out
 }
