@@ -13,29 +13,25 @@ import (
 // channels last. Coordinates of pixel centres come in as vectors u [X] and v [Y], half the diagonal of the picture
 // being 1; see spans.
 
-// embed normalises a picture and turns it into the encoder's tokens.
+// normalize brings a picture to the statistics that the encoder was trained with.
 //
-//	p     image_mean, image_std, backbone
-//	image [B, 3, 14 rows, 14 cols] 0..1
-//	out   [B, T, D]
-func embed(p nn.Params, cfg dinov2.Config, image *Node) *Node {
-	image = Div(Sub(image, p.As(image, "image_mean")), p.As(image, "image_std"))
-	return dinov2.Embed(p.In("backbone"), cfg, image)
-}
+//	p   mean, std [1, 3, 1, 1]
+//	x   [B, 3, H, W] 0..1
+//	out [B, 3, H, W]
+func normalize(p nn.Params, x *Node) *Node { return Div(Sub(x, p.As(x, "mean")), p.As(x, "std")) }
 
-// project adds up a projection of each of the encoder's layers, all after the encoder's final norm.
+// project adds up a projection of each of the encoder's layers.
 //
-//	p      backbone.norm, head.projects
-//	layers [B, T, D] each
+//	p      0 and on
+//	layers [B, T, D] each, after the encoder's final norm
+//	u, v   of the grid of patches; only their lengths count
 //	out    [B, Y, X, C]
 func project(p nn.Params, cfg dinov2.Config, layers []*Node, u, v *Node) *Node {
 	var sum *Node
 	for i, x := range layers {
-		x = dinov2.Patches(cfg, dinov2.FinalNorm(p.In("backbone"), cfg, x)) // [B, Y*X, D]
-		projection := p.In("head.projects.%d", i)
-		weight := projection.As(x, "weight")      // [C, D, 1, 1]
-		y := nn.MatMulT(x, Squeeze(weight, 2, 3)) // [B, Y*X, C]
-		y = nn.AddLast(y, projection.As(y, "bias"))
+		weight := p.In("%d", i).As(x, "weight")                        // [C, D, 1, 1]
+		y := nn.MatMulT(dinov2.Patches(cfg, x), Squeeze(weight, 2, 3)) // [B, Y*X, C]
+		y = nn.AddLast(y, p.In("%d", i).As(y, "bias"))
 		if sum == nil {
 			sum = y
 		} else {
@@ -100,19 +96,20 @@ func branch(p nn.Params, cfg Config, x *Node) *Node {
 
 // output evaluates the output branches on a strip of rows of the feature map, enlarged to the working size.
 //
-//	p          head.output_block
+//	p          0 (points), 1 (mask)
 //	x          [1, Y, X, C]
-//	rows, cols from which pixels of x the strip's are made, with the halo; see taps
+//	rows, cols the pixels of x that the strip's are made of, with the strip's halo of rows above and below
 //	u, v       of the strip, with the halo
-//	out        [4, rows, cols]: the point's three values and the mask's, without the halo
-func output(p nn.Params, cfg Config, x *Node, rows, cols tapNodes, u, v *Node, halo int) *Node {
-	x = Squeeze(x, 0)                                                       // [Y, X, C]
-	x = rows.apply(x)                                                       // [rows, X, C]
-	x = TransposeAllAxes(cols.apply(TransposeAllAxes(x, 1, 0, 2)), 1, 0, 2) // [rows, cols, C]
-	x = appendUV(ExpandAxes(x, 0), u, v)                                    // [1, rows, cols, C+2]
-	x = Concatenate([]*Node{branch(p.In("0"), cfg, x), branch(p.In("1"), cfg, x)}, -1)
-	x = Slice(x, AxisElem(0), AxisRange(halo, x.Shape().Dimensions[1]-halo)) // [1, rows, cols, 4]
-	return TransposeAllAxes(Squeeze(x, 0), 2, 0, 1)
+//	out        [4, rows, cols] without the halo: the point's three values, the mask's
+func output(p nn.Params, cfg Config, x *Node, rows, cols tapNodes, u, v *Node) *Node {
+	x = rows.apply(Squeeze(x, 0))                   // [rows, X, C]
+	x = cols.apply(TransposeAllAxes(x, 1, 0, 2))    // [cols, rows, C]
+	x = ExpandAxes(TransposeAllAxes(x, 1, 0, 2), 0) // [1, rows, cols, C]
+	x = appendUV(x, u, v)                           // [1, rows, cols, C+2]
+	points, mask := branch(p.In("0"), cfg, x), branch(p.In("1"), cfg, x)
+	x = Concatenate([]*Node{points, mask}, -1) // [1, rows, cols, 4]
+	x = SliceAxis(x, 1, AxisRange(cfg.halo(), x.Shape().Dimensions[1]-cfg.halo()))
+	return TransposeAllAxes(Squeeze(x, 0), 2, 0, 1) // [4, rows, cols]
 }
 
 // tapNodes are the two source pixels of each sample along an axis and the share of the second.

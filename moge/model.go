@@ -33,48 +33,54 @@ const patch = 14 // side of a patch in pixels
 // than a tenth.
 type Model struct {
 	cfg     Config
-	weights nn.Weights
+	encoder *dinov2.Encoder
+	weights []nn.Weights   // everything but the encoder's, to be freed
+	image   nn.Weights     // mean, std
+	project nn.Weights     // of the encoder's layers
+	stages  [][]nn.Weights // of each doubling: upsample, then the residual blocks
+	output  nn.Weights     // of the branches
 
-	embedding, block, projection   *nn.Program
-	upsampling, residual, branches *nn.Program
+	normalizing, projecting, upsampling, residual, branching *nn.Program
 
-	blocks []nn.Weights   // of the encoder
-	front  nn.Weights     // what embed needs
-	middle nn.Weights     // what project needs
-	stages [][]nn.Weights // of each doubling: upsample, then the residual blocks
-	end    nn.Weights     // of the output branches
-	strip  int            // pixels that the output branches work on at a time
+	strip int // pixels that the output branches work on at a time
 }
 
-// New checks the weights against the configuration and uploads them in their own precision.
-func New(backend compute.Backend, cfg Config, set *weights.Set) (*Model, error) {
+// New checks the weights against the configuration and uploads them in their own precision. The set may be closed
+// afterwards. Errors wrap ErrConfig, or are those of package weights.
+func New(backend compute.Backend, cfg Config, set *weights.Set) (m *Model, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if err := set.Check(Spec(cfg)); err != nil {
 		return nil, fmt.Errorf("moge: %w", err)
 	}
-	uploaded, err := set.Upload(backend)
-	if err != nil {
-		return nil, fmt.Errorf("moge: %w", err)
-	}
-	m := &Model{cfg: cfg, weights: uploaded, strip: stripPixels}
-	m.split()
+	m = &Model{cfg: cfg, strip: stripPixels}
 	m.compile(backend)
+	defer func() {
+		if err != nil {
+			m.Close()
+			m = nil
+		}
+	}()
+	if m.encoder, err = dinov2.New(backend, cfg.Backbone, set.Sub("backbone.")); err != nil {
+		return m, fmt.Errorf("moge: %w", err)
+	}
+	for _, prefix := range []string{"image_", "head."} {
+		uploaded, err := set.Sub(prefix).Upload(backend)
+		if err != nil {
+			return m, fmt.Errorf("moge: %w", err)
+		}
+		m.weights = append(m.weights, uploaded)
+	}
+	m.split(m.weights[0], m.weights[1])
 	return m, nil
 }
 
 // split sorts the weights by the programs that use them.
-func (m *Model) split() {
-	w := m.weights
-	m.front = w.Only("image_mean", "image_std", "backbone.cls_token", "backbone.pos_embed", "backbone.patch_embed")
-	m.middle = w.Only("backbone.norm", "head.projects")
-	m.end = w.In("head.output_block")
-	for i := range m.cfg.Backbone.Depth {
-		m.blocks = append(m.blocks, w.In("backbone.blocks.%d", i))
-	}
+func (m *Model) split(image, head nn.Weights) {
+	m.image, m.project, m.output = image, head.In("projects"), head.In("output_block")
 	for s := range m.cfg.UpsampleDims {
-		stage := w.In("head.upsample_blocks.%d", s)
+		stage := head.In("upsample_blocks.%d", s)
 		var parts []nn.Weights
 		for block := range 1 + m.cfg.ResBlocks {
 			parts = append(parts, stage.In("%d", block))
@@ -86,27 +92,34 @@ func (m *Model) split() {
 func (m *Model) compile(backend compute.Backend) {
 	cfg := m.cfg
 	program := func(name string, build func(p nn.Params, in []*Node) *Node) *nn.Program {
-		return nn.NewProgram(backend, "moge: "+name, func(p nn.Params, in []*Node) []*Node { return []*Node{build(p, in)} })
+		return nn.NewProgram(backend, "moge."+name, func(p nn.Params, in []*Node) []*Node { return []*Node{build(p, in)} })
 	}
-	m.embedding = program("embedding", func(p nn.Params, in []*Node) *Node { return embed(p, cfg.Backbone, in[0]) })
-	m.block = program("encoder block", func(p nn.Params, in []*Node) *Node { return dinov2.Block(p, cfg.Backbone, in[0]) })
-	m.projection = program("projection", func(p nn.Params, in []*Node) *Node {
+	m.normalizing = program("normalize", func(p nn.Params, in []*Node) *Node { return normalize(p, in[0]) })
+	m.projecting = program("project", func(p nn.Params, in []*Node) *Node {
 		return project(p, cfg.Backbone, in[2:], in[0], in[1])
 	})
-	m.upsampling = program("upsampling", func(p nn.Params, in []*Node) *Node { return upsample(p, in[0], in[1], in[2]) })
-	m.residual = program("residual block", func(p nn.Params, in []*Node) *Node { return residual(p, in[0]) })
-	m.branches = program("output", func(p nn.Params, in []*Node) *Node {
+	m.upsampling = program("upsample", func(p nn.Params, in []*Node) *Node { return upsample(p, in[0], in[1], in[2]) })
+	m.residual = program("residual", func(p nn.Params, in []*Node) *Node { return residual(p, in[0]) })
+	m.branching = program("output", func(p nn.Params, in []*Node) *Node {
 		rows, cols := tapNodes{in[1], in[2], in[3]}, tapNodes{in[4], in[5], in[6]}
-		return output(p, cfg, in[0], rows, cols, in[7], in[8], m.halo())
+		return output(p, cfg, in[0], rows, cols, in[7], in[8])
 	})
 }
 
-// Close frees the weights and the compiled programs. Later calls fail with an error that wraps nn.ErrClosed.
+// Config returns the hyperparameters.
+func (m *Model) Config() Config { return m.cfg }
+
+// Close frees the weights and the compiled programs. It must not be called during another call.
 func (m *Model) Close() {
-	for _, p := range []*nn.Program{m.embedding, m.block, m.projection, m.upsampling, m.residual, m.branches} {
+	if m.encoder != nil {
+		m.encoder.Close()
+	}
+	for _, p := range []*nn.Program{m.normalizing, m.projecting, m.upsampling, m.residual, m.branching} {
 		p.Close()
 	}
-	m.weights.Free()
+	for _, w := range m.weights {
+		w.Free()
+	}
 }
 
 // Image is a picture of three planes, red, green and blue.
@@ -158,11 +171,11 @@ func (m *Model) Forward(ctx context.Context, image Image, numTokens int) (*Raw, 
 //	values  [4, height, width]
 func (m *Model) network(ctx context.Context, size working, picture imageio.Planes) (values imageio.Planes, err error) {
 	layers, err := m.encode(ctx, picture)
-	defer func() { nn.Free(layers...) }()
 	if err != nil {
 		return values, err
 	}
 	x, err := m.decode(ctx, size, layers)
+	nn.Free(layers...)
 	defer func() { nn.Free(x) }()
 	if err != nil {
 		return values, err
@@ -170,39 +183,19 @@ func (m *Model) network(ctx context.Context, size working, picture imageio.Plane
 	return m.evaluate(ctx, size, x)
 }
 
-// encode returns the tokens after the selected blocks, on the device.
-func (m *Model) encode(ctx context.Context, picture imageio.Planes) (layers []*tensors.Tensor, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+// encode returns the tokens after the selected blocks and the final norm, on the device.
+func (m *Model) encode(ctx context.Context, picture imageio.Planes) ([]*tensors.Tensor, error) {
 	input := tensors.FromFlatDataAndDimensions(picture.Data, 1, picture.C, picture.H, picture.W)
-	x, err := m.embedding.Call1(m.front, input)
-	nn.Free(input)
+	defer nn.Free(input)
+	normalized, err := m.normalizing.Call1(m.image, input)
 	if err != nil {
 		return nil, err
 	}
-	kept := false // x is one of the layers
-	for i := 0; len(layers) < len(m.cfg.Layers); i++ {
-		y, err := m.block.Call1(m.blocks[i], x)
-		if !kept {
-			nn.Free(x)
-		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			nn.Free(y)
-			return layers, err
-		}
-		x = y
-		if kept = i == m.cfg.Layers[len(layers)]; kept {
-			layers = append(layers, x)
-		}
-	}
-	return layers, nil
+	defer nn.Free(normalized)
+	return m.encoder.Intermediate(ctx, normalized, m.cfg.Layers...)
 }
 
-// decode enlarges the projected layers eight times, on the device.
+// decode enlarges the projected layers eight times, on the device. Also with an error the caller frees what it returns.
 func (m *Model) decode(ctx context.Context, size working, layers []*tensors.Tensor) (*tensors.Tensor, error) {
 	rows, cols := size.rows, size.cols
 	u, v := size.coordinates(rows, cols)
@@ -210,7 +203,7 @@ func (m *Model) decode(ctx context.Context, size working, layers []*tensors.Tens
 	for _, layer := range layers {
 		in = append(in, layer)
 	}
-	x, err := m.projection.Call1(m.middle, in...)
+	x, err := m.projecting.Call1(m.project, in...)
 	for _, stage := range m.stages {
 		for i, w := range stage {
 			if err == nil {
