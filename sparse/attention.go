@@ -29,9 +29,25 @@ func SelfAttention(p nn.Params, x *Node, rows Rows, heads int) *Node {
 	q, k, v := project(p, ExpandAxes(x, 0), heads)
 	q, k, v = nn.HeadsFirst(q), nn.HeadsFirst(k), nn.HeadsFirst(v) // [1, H, N, K]
 	out := rows.eachItem(n, func(item int) *Node {
-		return nn.Attend(q, k, v, ExpandAxes(rows.Item(n, item), 0))
+		return attendTo(rows.Item(n, item), q, k, v)
 	})
 	return nn.Linear(p.In("to_out"), out)
+}
+
+// attendTo is nn.Attend with a key mask, as one more channel instead of a bias: where the mask is false the keys have 1
+// in it and the queries bring -1e9. Unlike a bias that costs neither time nor memory.
+//
+//	mask    [S] bool
+//	q, k, v [1, H, T or S, K]
+//	out     [1, T, H*K]
+func attendTo(mask, q, k, v *Node) *Node {
+	dims := q.Shape().Dimensions
+	heads, width := dims[1], float64(dims[3])
+	out := ConvertDType(LogicalNot(mask), k.DType())
+	out = BroadcastToDims(Reshape(out, 1, 1, -1, 1), 1, heads, k.Shape().Dimensions[2], 1)
+	weight := BroadcastToDims(Scalar(q.Graph(), q.DType(), -1e9), 1, heads, dims[2], 1)
+	q = MulScalar(q, math.Sqrt((width+1)/width)) // nn.Attend divides by the root of the width it sees
+	return nn.Attend(Concatenate([]*Node{q, weight}, 3), Concatenate([]*Node{k, out}, 3), v, nil)
 }
 
 // CrossAttention lets every voxel attend to the tokens of its batch item, of which CrossContext made k and v.
@@ -85,23 +101,29 @@ func project(p nn.Params, x *Node, heads int) (q, k, v *Node) {
 //	p   to_qkv, to_out, q_rms_norm.gamma and k_rms_norm.gamma (optional)
 //	out [N, C]
 func WindowAttention(p nn.Params, x *Node, bins Bins, heads int) *Node {
-	channels := x.Shape().Dimensions[1]
 	packed := Gather(x, ExpandAxes(bins.row, 1)) // [places, C]
 	q, k, v := project(p, ExpandAxes(packed, 0), heads)
+	return nn.Linear(p.In("to_out"), bins.attend(Squeeze(q, 0), Squeeze(k, 0), Squeeze(v, 0)))
+}
+
+// attend is attention within the windows, back in the order of the rows.
+//
+//	q, k, v [places, H, K]
+//	out     [N, H*K]
+func (bins Bins) attend(q, k, v *Node) *Node {
+	heads, width := q.Shape().Dimensions[1], q.Shape().Dimensions[2]
 	var parts []*Node
 	start := 0
 	for _, windows := range bins.windows {
 		dims := windows.Shape().Dimensions
 		size := dims[0] * dims[1]
 		cut := func(y *Node) *Node { // [bins, L, H, K]
-			y = Slice(Squeeze(y, 0), AxisRange(start, start+size))
-			return Reshape(y, dims[0], dims[1], heads, channels/heads)
+			return Reshape(Slice(y, AxisRange(start, start+size)), dims[0], dims[1], heads, width)
 		}
-		parts = append(parts, Reshape(attendWindows(cut(q), cut(k), cut(v), windows), size, channels))
+		parts = append(parts, Reshape(attendWindows(cut(q), cut(k), cut(v), windows), size, heads*width))
 		start += size
 	}
-	out := Gather(Concatenate(parts, 0), ExpandAxes(bins.place, 1)) // [N, C]
-	return nn.Linear(p.In("to_out"), out)
+	return Gather(Concatenate(parts, 0), ExpandAxes(bins.place, 1)) // [N, C]
 }
 
 // maxScoreBytes bounds the scores that are formed together, large enough for XLA's CPU plugin to fuse what makes and

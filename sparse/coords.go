@@ -24,7 +24,7 @@ const (
 )
 
 // Voxel is a cell of a grid: batch item, x, y, z.
-type Voxel [4]int32
+type Voxel = [4]int32
 
 // Coords are the voxels of one or more objects on one grid. Rows of a batch item are contiguous, in any order; items
 // count up from 0 and none is empty; no voxel occurs twice. Made by New; read only.

@@ -16,8 +16,9 @@ func NewLayout(count int) Layout { return Layout{Rows: Bucket(count + 1), Count:
 // Subdivide returns the layout after Subdivide: every row, padding too, becomes eight.
 func (l Layout) Subdivide() Layout { return Layout{Rows: 8 * l.Rows, Count: 8 * l.Count} }
 
-// Bucket rounds n up to the next of the numbers (8 to 15) * 2^k. Numbers below 16 stay.
+// Bucket rounds n up to the next of the numbers (8 to 15) * 2^k. Numbers from 0 to 15 stay.
 func Bucket(n int) int {
-	shift := max(bits.Len(uint(max(n, 0)))-4, 0)
+	n = max(n, 0)
+	shift := max(bits.Len(uint(n))-4, 0)
 	return (n + 1<<shift - 1) >> shift << shift
 }

@@ -80,35 +80,32 @@ func (c *Coords) countPairs(tables []table, off [3]int32) int {
 	count := 0
 	for b := range tables {
 		for _, v := range c.Voxels[c.Starts[b]:c.Starts[b+1]] {
-			if tables[b].row(v[1]+off[0], v[2]+off[1], v[3]+off[2]) >= 0 {
-				count++
-			}
+			count += found(tables[b].row(v[1]+off[0], v[2]+off[1], v[3]+off[2]))
 		}
 	}
 	return count
 }
 
+// found is 1 for a row and 0 for -1, without a branch.
+func found(row int32) int { return int(1 + row>>31) }
+
 func (c *Coords) fillPairs(tables []table, l list) {
 	off, at, padding := offset(l.tap), 0, l.padding
 	zero := int32(c.Layout.Rows - 1)
 	for b := range tables {
-		for row := c.Starts[b]; row < c.Starts[b+1]; row++ {
+		for row := c.Starts[b]; row < c.Starts[b+1] && at < len(l.in); row++ {
 			v := c.Voxels[row]
 			in := tables[b].row(v[1]+off[0], v[2]+off[1], v[3]+off[2])
-			if in < 0 {
-				if padding == 0 {
-					continue
-				}
+			if padding > 0 && in < 0 {
 				padding--
 				in = zero
 			}
-			l.in[at], l.out[at] = in, int32(row)
-			at++
+			l.in[at], l.out[at] = in, int32(row) // overwritten by the next pair if this is none
+			at += found(in)
 		}
 	}
-	for row := len(c.Voxels); padding > 0; row++ {
+	for row := len(c.Voxels); at < len(l.in); row++ {
 		l.in[at], l.out[at] = zero, int32(row)
 		at++
-		padding--
 	}
 }

@@ -17,7 +17,8 @@ const (
 )
 
 // table finds the row of a cell of one batch item. It has two levels, so that a grid costs memory where it is occupied:
-// top holds, for every block of the bounding box, the place of its cells or -1.
+// top holds, for every block of the bounding box, the place of its cells. Empty blocks share the first, so that a
+// lookup has no branch to mispredict.
 type table struct {
 	low        [3]int32 // first block of top along each axis
 	dimY, dimZ int32
@@ -61,11 +62,12 @@ func (t *table) bound(voxels []Voxel) int {
 }
 
 func (t *table) fill(voxels []Voxel, first, end int) error {
-	t.top = filled(t.size, -1)
+	t.top = make([]int32, t.size)
+	t.cells = filled(blockSize, -1)
 	for row := first; row < end; row++ {
 		v := voxels[row]
 		block, cell := t.place(v[1], v[2], v[3])
-		if t.top[block] < 0 {
+		if t.top[block] == 0 {
 			t.top[block] = int32(len(t.cells))
 			for range blockSize {
 				t.cells = append(t.cells, -1)
@@ -90,10 +92,7 @@ func (t *table) place(x, y, z int32) (block, cell int32) {
 // row returns the row of a cell that is at most one outside of the bounding box, or -1.
 func (t *table) row(x, y, z int32) int32 {
 	block, cell := t.place(x, y, z)
-	if start := t.top[block]; start >= 0 {
-		return t.cells[start+cell]
-	}
-	return -1
+	return t.cells[t.top[block]+cell]
 }
 
 func filled(n int, value int32) []int32 {

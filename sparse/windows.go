@@ -60,15 +60,14 @@ func (c *Coords) Windows(size int, shifts ...int) ([]*Windows, error) {
 	return all, nil
 }
 
-// longBins rounds a number of long bins up. Short groups fill what is left of them, so that few steps cost little.
+// longBins rounds a number of long bins up, below 16 to 1, 2, 3, 4, 6, 8 or 12. Short groups fill what is left of them,
+// so that wide steps cost little.
 func longBins(n int) int {
-	if n < 2 {
-		return 1
+	if n > 12 {
+		return Bucket(n)
 	}
-	if n <= 16 {
-		return 1 << bits.Len(uint(n-1))
-	}
-	return Bucket(n)
+	step := 1 << max(bits.Len(uint(n-1))-2, 0)
+	return max(1, (n+step-1)/step*step)
 }
 
 // groups returns the rows of each window.
