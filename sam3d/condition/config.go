@@ -133,8 +133,8 @@ func (c Config) Validate() error {
 		}
 	}
 	for name, m := range map[string]float64{"projection": c.ProjectionMultiplier, "compression": c.CompressionMultiplier} {
-		if !(m >= 0 && m <= maxMultiple) {
-			return fmt.Errorf("%w: %s multiplier is %g, not in 0 to %d", ErrConfig, name, m, maxMultiple)
+		if !(m >= 0 && m <= maxMultiple) || m > 0 && c.hidden(m) == 0 {
+			return fmt.Errorf("%w: %s multiplier is %g, out of range", ErrConfig, name, m)
 		}
 	}
 	for _, m := range c.Drop {
