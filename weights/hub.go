@@ -72,14 +72,7 @@ func Resolve(ctx context.Context, source string, options HubOptions) (dir string
 	if f.options.Token == "" {
 		f.options.Token = os.Getenv("HF_TOKEN")
 	}
-	f.repo = hub.New(f.id).WithRevision(f.revision).WithAuth(f.options.Token)
-	f.repo.Verbosity = 0
-	if options.CacheDir != "" {
-		f.repo.WithCacheDir(options.CacheDir)
-	}
-	if options.Endpoint != "" {
-		f.repo.WithEndpoint(strings.TrimSuffix(options.Endpoint, "/"))
-	}
+	f.repo = f.newRepo(options.CacheDir)
 	return f.run(ctx)
 }
 
@@ -113,16 +106,16 @@ func (f *fetch) run(ctx context.Context) (string, error) {
 			return snapshot, nil
 		}
 	}
-	info, url, err := f.describe(ctx)
+	about, err := f.describe(ctx)
 	if err != nil {
 		return f.fallBack(ctx, err)
 	}
-	snapshot, files, err := f.plan(info)
+	snapshot, files, err := f.plan(about.info)
 	if err != nil {
 		return "", err
 	}
 	for _, file := range files {
-		if err := f.file(ctx, url, snapshot, file); err != nil {
+		if err := f.file(ctx, about.url, snapshot, file); err != nil {
 			if err := ctx.Err(); err != nil {
 				return "", fmt.Errorf("weights: fetch %s: %w", f.id, err)
 			}
@@ -132,34 +125,79 @@ func (f *fetch) run(ctx context.Context) (string, error) {
 	return snapshot, nil
 }
 
-// describe asks the hub for the revision's commit and files. It returns the URL of the files, with a slash at the end.
-func (f *fetch) describe(ctx context.Context) (info *hub.RepoInfo, url string, err error) {
-	// The library deletes what it knows before it asks, and keeps whatever it is told: save and restore.
-	file := f.infoFile()
-	old, oldErr := os.ReadFile(file)
-	defer func() {
-		if err == nil {
-			return
-		}
-		if oldErr == nil {
-			_ = os.WriteFile(file, old, hub.DefaultFileCreationPerm)
-		} else {
-			_ = os.Remove(file)
-		}
-	}()
-	// The library's request cannot be cancelled: do not wait for it. FileURL makes one, always; Info then makes none.
-	url, err = guard(ctx, 0, func() (string, error) { return f.repo.FileURL("") })
-	if err != nil {
-		return nil, "", err
+// newRepo returns the library's handle of the repository with this cache; empty means the shared one.
+func (f *fetch) newRepo(cache string) *hub.Repo {
+	repo := hub.New(f.id).WithRevision(f.revision).WithAuth(f.options.Token)
+	repo.Verbosity = 0
+	if cache != "" {
+		repo.WithCacheDir(cache)
 	}
-	if info = f.repo.Info(); info == nil || !plainWord.MatchString(info.CommitHash) {
-		return nil, "", errors.New("the hub's answer names no commit")
+	if f.options.Endpoint != "" {
+		repo.WithEndpoint(strings.TrimSuffix(f.options.Endpoint, "/"))
 	}
-	return info, url, nil
+	return repo
 }
 
-func (f *fetch) infoFile() string {
-	return filepath.Join(f.cache, "info", filepath.FromSlash(f.revision))
+// description is what the hub says about a revision.
+type description struct {
+	info *hub.RepoInfo
+	text []byte // the same, as it came
+	url  string // of the files, with a slash at the end
+}
+
+// describe asks the hub for the revision's commit and files, and notes the answer in the cache.
+//
+// The library's request cannot be cancelled, holds a lock meanwhile and deletes the answer before. So it is made in a
+// folder of its own, and left alone if ctx ends first: nothing else waits for it.
+func (f *fetch) describe(ctx context.Context) (description, error) {
+	d, err := guard(ctx, 0, func() (d description, err error) {
+		scratch, err := os.MkdirTemp("", "hub-")
+		if err != nil {
+			return d, err
+		}
+		defer os.RemoveAll(scratch)
+		repo := f.newRepo(scratch)
+		if d.url, err = repo.FileURL(""); err != nil { // makes one request; Info then makes none
+			return d, err
+		}
+		d.info = repo.Info()
+		dir, err := repo.CacheDir()
+		if err != nil {
+			return d, err
+		}
+		d.text, err = os.ReadFile(infoFile(dir, f.revision))
+		return d, err
+	})
+	if err != nil {
+		return d, err
+	}
+	if d.info == nil || !plainWord.MatchString(d.info.CommitHash) {
+		return d, errors.New("the hub's answer names no commit")
+	}
+	return d, writeFile(infoFile(f.cache, f.revision), d.text)
+}
+
+// infoFile is where the cache of a repository keeps what the hub says about a revision.
+func infoFile(cache, revision string) string {
+	return filepath.Join(cache, "info", filepath.FromSlash(revision))
+}
+
+// writeFile writes a file so that no reader sees a part of it.
+func writeFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, hub.DefaultDirCreationPerm); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(dir, ".info-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name()) // fails once it is renamed
+	_, err = temporary.Write(data)
+	if err := errors.Join(err, temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), path)
 }
 
 // plan returns the snapshot folder and the files that belong into it.

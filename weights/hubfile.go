@@ -167,7 +167,7 @@ func place(link, blob string) error {
 // cached returns the snapshot folder that the cache has for the revision, and which files are missing in it. The folder
 // is "" if the cache does not know the revision.
 func (f *fetch) cached() (snapshot string, missing []string) {
-	data, err := readSmall(f.infoFile(), maxBundleJSON)
+	data, err := readSmall(infoFile(f.cache, f.revision), maxBundleJSON)
 	if err != nil {
 		return "", nil
 	}

@@ -34,9 +34,21 @@ type hubServer struct {
 	plain bool              // the list of files has names only, as of an old hub
 
 	mu     sync.Mutex
-	served map[string]int                                            // requests by path
-	infoOf func(w http.ResponseWriter)                               // replaces the answer about the repository
-	fileOf func(w http.ResponseWriter, r *http.Request, name string) // replaces the answer with a file
+	served map[string]int // requests by path
+	infoOf infoAnswer     // replaces the answer about the repository
+	fileOf fileAnswer     // replaces the answer with a file
+}
+
+type (
+	infoAnswer func(w http.ResponseWriter)
+	fileAnswer func(w http.ResponseWriter, r *http.Request, name string)
+)
+
+// set replaces answers; nil restores the usual one.
+func (s *hubServer) set(info infoAnswer, file fileAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.infoOf, s.fileOf = info, file
 }
 
 func newHub(t *testing.T, files map[string]string) *hubServer {
@@ -70,18 +82,19 @@ func (s *hubServer) count(prefix string) int {
 func (s *hubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.served[r.URL.Path]++
+	infoOf, fileOf := s.infoOf, s.fileOf
 	s.mu.Unlock()
 	switch name, isFile := strings.CutPrefix(r.URL.Path, "/"+repository+"/resolve/"+commit+"/"); {
 	case isFile && s.token != "" && r.Header.Get("Authorization") == "":
 		http.Error(w, "Access to model is restricted", http.StatusUnauthorized)
 	case isFile && s.token != "" && r.Header.Get("Authorization") != "Bearer "+s.token:
 		http.Error(w, "You are not in the authorized list", http.StatusForbidden)
-	case isFile && s.fileOf != nil:
-		s.fileOf(w, r, name)
+	case isFile && fileOf != nil:
+		fileOf(w, r, name)
 	case isFile:
 		s.serveFile(w, name)
-	case r.URL.Path == "/api/models/"+repository+"/revision/main" && s.infoOf != nil:
-		s.infoOf(w)
+	case r.URL.Path == "/api/models/"+repository+"/revision/main" && infoOf != nil:
+		infoOf(w)
 	case r.URL.Path == "/api/models/"+repository+"/revision/main",
 		r.URL.Path == "/api/models/"+repository+"/revision/"+commit:
 		s.serveInfo(w)
