@@ -1,0 +1,149 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gomlx3d/image3d/sam3d"
+	"github.com/gomlx3d/image3d/testdata"
+)
+
+// errUsage is a wrong command line.
+var errUsage = errors.New("wrong command line")
+
+// settings are the flags.
+type settings struct {
+	model, image, mask, pointMap, out, backend string
+	seed                                       uint64
+	steps, latentSteps                         int
+	distilled, json, force                     bool
+	formats, meshFormats                       []string
+}
+
+var (
+	formats = map[string]sam3d.Output{
+		"gaussian": sam3d.Gaussians, "gaussian4": sam3d.Gaussians4, "mesh": sam3d.Mesh,
+	}
+	meshFormats = []string{"glb", "obj", "stl"}
+)
+
+func parse(args []string, stderr io.Writer) (settings, error) {
+	var s settings
+	var formatList, meshFormatList string
+	flags := flag.NewFlagSet("generate", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&s.model, "model", "", "checkpoint: a folder, or a repository owner/name[@revision] of the model hub (default: a small embedded model)")
+	flags.StringVar(&s.image, "image", "", "photograph: PNG, JPEG, GIF, WebP, TIFF or BMP (default: an embedded picture)")
+	flags.StringVar(&s.mask, "mask", "", "mask of the object, of the photograph's size (default: the photograph's alpha)")
+	flags.StringVar(&s.pointMap, "pointmap", "", "point map [height, width, 3] as .npy, +X left, +Y up, +Z forward, NaN invalid (default: the checkpoint's depth model)")
+	flags.StringVar(&s.out, "out", "out", "folder of the results")
+	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go)")
+	flags.Uint64Var(&s.seed, "seed", 42, "of the noise")
+	flags.IntVar(&s.steps, "steps", 0, "steps of the structure flow (default: the checkpoint's, 25)")
+	flags.IntVar(&s.latentSteps, "latent-steps", 0, "steps of the latent flow (default: the checkpoint's, 25)")
+	flags.BoolVar(&s.distilled, "distilled", false, "sample the structure without guidance, for few steps")
+	flags.StringVar(&formatList, "formats", "gaussian,mesh", "what to make, of gaussian, gaussian4 and mesh")
+	flags.StringVar(&meshFormatList, "mesh-format", "glb", "files of the mesh, of glb, obj and stl")
+	flags.BoolVar(&s.json, "json", false, "print the result as JSON")
+	flags.BoolVar(&s.force, "force", false, "overwrite results that exist")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("%w: unexpected argument %q", errUsage, flags.Arg(0))
+	}
+	var err error
+	flags.Visit(func(f *flag.Flag) {
+		if (f.Name == "steps" && s.steps < 1) || (f.Name == "latent-steps" && s.latentSteps < 1) {
+			err = fmt.Errorf("%w: -%s %s: at least one step is needed", errUsage, f.Name, f.Value)
+		}
+	})
+	if err != nil {
+		return s, err
+	}
+	if s.image == "" && (s.mask != "" || s.pointMap != "") {
+		return s, fmt.Errorf("%w: -mask and -pointmap need an -image", errUsage)
+	}
+	if s.formats, err = choices("formats", formatList, []string{"gaussian", "gaussian4", "mesh"}); err != nil {
+		return s, err
+	}
+	s.meshFormats, err = choices("mesh-format", meshFormatList, meshFormats)
+	return s, err
+}
+
+// choices splits a list and checks that every entry is known.
+func choices(flag, list string, known []string) ([]string, error) {
+	var out []string
+	for word := range strings.SplitSeq(list, ",") {
+		word = strings.TrimSpace(word)
+		if !slices.Contains(known, word) {
+			return nil, fmt.Errorf("%w: -%s: unknown %q; there are %s", errUsage, flag, word, strings.Join(known, ", "))
+		}
+		if !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	return out, nil
+}
+
+// request reads the pictures.
+func (s settings) request() (sam3d.Request, error) {
+	r := sam3d.Request{Seed: s.seed, Steps: s.steps, LatentSteps: s.latentSteps, Distilled: s.distilled}
+	for _, name := range s.formats {
+		r.Outputs |= formats[name]
+	}
+	var err error
+	if s.image == "" {
+		r.Image, r.Mask, err = embedded()
+		return r, err
+	}
+	if r.Image, err = sam3d.LoadImage(s.image, 0); err != nil {
+		return r, err
+	}
+	if s.mask != "" {
+		if r.Mask, err = sam3d.LoadMask(s.mask, 0); err != nil {
+			return r, err
+		}
+	}
+	if s.pointMap != "" {
+		r.PointMap, err = sam3d.LoadPointMap(s.pointMap)
+	}
+	return r, err
+}
+
+func embedded() (picture, mask image.Image, err error) {
+	if picture, err = png.Decode(bytes.NewReader(testdata.Image)); err != nil {
+		return nil, nil, err
+	}
+	mask, err = png.Decode(bytes.NewReader(testdata.Mask))
+	return picture, mask, err
+}
+
+// checkpoint returns the source of the model, and what removes it again if it is a copy of the embedded one.
+func (s settings) checkpoint(stderr io.Writer) (source string, cleanUp func(), err error) {
+	if s.model != "" {
+		return s.model, func() {}, nil
+	}
+	fmt.Fprintln(stderr, "No -model given: this is a small embedded model with random weights. It runs every stage and shows the\n"+
+		"machinery; what it makes means nothing. Give -model a checkpoint of SAM 3D Objects.")
+	folder, err := os.MkdirTemp("", "image3d-model-")
+	if err != nil {
+		return "", nil, err
+	}
+	cleanUp = func() { _ = os.RemoveAll(folder) }
+	if err := os.CopyFS(folder, testdata.Model()); err != nil {
+		cleanUp()
+		return "", nil, fmt.Errorf("unpack the embedded model: %w", err)
+	}
+	return folder, cleanUp, nil
+}

@@ -1,0 +1,64 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package sam3d
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/compute"
+	_ "github.com/gomlx/compute/gobackend" // "go"
+)
+
+// DefaultBackend is used when neither Options.Backend nor $GOMLX_BACKEND names one: GoMLX's pure Go backend, which
+// needs no library and is meant for small models. At the released size use "xla:cpu", "xla:cuda" or "xla:rocm".
+const DefaultBackend = "go"
+
+// backends holds the backends opened so far. Starting a client costs seconds and device memory, and a process gains
+// nothing from a second one, so they live as long as the process.
+var backends struct {
+	sync.Mutex
+	byConfig map[string]compute.Backend
+}
+
+// openBackend returns the backend that config names, opening it on first use. An empty config means $GOMLX_BACKEND,
+// then DefaultBackend. There is no fall-back: a backend that cannot be opened is an ErrBackend.
+func openBackend(config string) (backend compute.Backend, err error) {
+	if config == "" {
+		config = os.Getenv(compute.ConfigEnvVar)
+	}
+	if config == "" {
+		config = DefaultBackend
+	}
+	backends.Lock()
+	defer backends.Unlock()
+	if backend := backends.byConfig[config]; backend != nil {
+		return backend, nil
+	}
+	defer func() {
+		if r := recover(); r != nil { // GoMLX panics for a name it does not know
+			err = fmt.Errorf("%w %q: %v", ErrBackend, config, r)
+		}
+	}()
+	name, plugin, _ := strings.Cut(config, ":")
+	switch name {
+	case "go":
+	case "xla", "stablehlo", "shlo", "hlo", "pjrt":
+		if err := checkPlugin(plugin); err != nil {
+			return nil, fmt.Errorf("%w %q: %w", ErrBackend, config, err)
+		}
+	default:
+		return nil, fmt.Errorf("%w %q: unknown; there are go, xla:cpu, xla:cuda and xla:rocm", ErrBackend, config)
+	}
+	backend, err = compute.NewWithConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w %q: %w", ErrBackend, config, err)
+	}
+	if backends.byConfig == nil {
+		backends.byConfig = make(map[string]compute.Backend)
+	}
+	backends.byConfig[config] = backend
+	return backend, nil
+}

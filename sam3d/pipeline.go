@@ -1,0 +1,146 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package sam3d
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/compute"
+
+	"github.com/gomlx3d/image3d/moge"
+	"github.com/gomlx3d/image3d/sam3d/condition"
+	"github.com/gomlx3d/image3d/sam3d/decoder"
+	"github.com/gomlx3d/image3d/sam3d/flow"
+	"github.com/gomlx3d/image3d/weights"
+)
+
+// Options say how a pipeline is opened. The zero value is usable.
+type Options struct {
+	// Backend is a GoMLX backend: "go", "xla:cpu", "xla:cuda" or "xla:rocm". Empty means $GOMLX_BACKEND, and if that is
+	// empty too DefaultBackend.
+	Backend string
+	// Hub says how a source that is no local folder is fetched.
+	Hub weights.HubOptions
+}
+
+// Pipeline holds a model on a device. It is safe for concurrent use.
+type Pipeline struct {
+	cfg     config
+	backend compute.Backend
+
+	depth            *moge.Model // nil if the checkpoint has none that is supported
+	condition        *condition.Encoder
+	structure        *flow.Structure
+	structureDecoder *decoder.Structure
+	latent           *flow.Latent
+	gaussians        *decoder.GaussiansDecoder
+	gaussians4       *decoder.GaussiansDecoder
+	mesh             *decoder.MeshDecoder
+	loaded           []interface{ Close() } // all of the above
+
+	turn      chan struct{} // holds one token: whoever has it may use the device
+	closing   chan struct{} // closed by Close
+	closeOnce sync.Once
+}
+
+// Open loads a model: a folder in the official layout or in that of the MLX port, or a repository "owner/name" or
+// "owner/name@revision" of the model hub with one of them.
+//
+// The weights go to the device in the precision of their files. Every tensor must be there, and no other: an ErrWeights
+// lists all that is wrong. Other errors match ErrBackend, ErrConfig, weights.ErrMissing, weights.ErrFormat, the hub
+// errors of package weights, or ctx.Err().
+func Open(ctx context.Context, source string, options Options) (p *Pipeline, err error) {
+	defer guard(&err)
+	backend, err := openBackend(options.Backend)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := weights.Resolve(ctx, source, options.Hub)
+	if err != nil {
+		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
+	}
+	checkpoint, err := weights.OpenCheckpoint(folder)
+	if err != nil {
+		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
+	}
+	defer checkpoint.Close()
+	cfg, err := readConfig(checkpoint)
+	if err != nil {
+		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
+	}
+	p = &Pipeline{cfg: cfg, backend: backend, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	p.turn <- struct{}{}
+	if err := p.load(ctx, checkpoint); err != nil {
+		p.free()
+		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
+	}
+	return p, nil
+}
+
+// Generate makes one object. It waits for its turn, and returns an error that is ctx.Err() within one step of being
+// cancelled. Errors match ErrRequest, ErrClosed, ErrNotFinite, ErrEmptyMask and the other errors of this package and
+// of package input.
+func (p *Pipeline) Generate(ctx context.Context, request Request) (result *Result, err error) {
+	defer guard(&err)
+	picture, err := p.check(&request)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer p.end()
+	r := newRun(ctx, p, &request)
+	defer r.free()
+	return r.generate(picture)
+}
+
+// begin waits for the device.
+func (p *Pipeline) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("sam3d: %w", err)
+	}
+	select {
+	case <-p.closing:
+		return ErrClosed
+	default:
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("sam3d: waiting for other objects: %w", ctx.Err())
+	case <-p.closing:
+		return ErrClosed
+	case <-p.turn:
+	}
+	select {
+	case <-p.closing: // both were ready
+		p.end()
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+func (p *Pipeline) end() { p.turn <- struct{}{} }
+
+// Close waits for a running Generate, makes waiting ones fail with ErrClosed, and frees the device memory. It may be
+// called more than once, and from any goroutine but a progress callback.
+func (p *Pipeline) Close() (err error) {
+	defer guard(&err)
+	p.closeOnce.Do(func() {
+		close(p.closing)
+		<-p.turn // never given back
+		p.free()
+	})
+	return nil
+}
+
+// free releases what is loaded.
+func (p *Pipeline) free() {
+	for _, part := range p.loaded {
+		part.Close()
+	}
+	p.loaded = nil
+}

@@ -1,0 +1,109 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package sam3d
+
+import (
+	"fmt"
+	"image"
+
+	"github.com/gomlx3d/image3d/sam3d/input"
+)
+
+// Output is a set of things to make.
+type Output uint
+
+// Outputs, to be combined with |.
+const (
+	Gaussians  Output = 1 << iota // 32 Gaussians a voxel
+	Gaussians4                    // 4 Gaussians a voxel: lighter, not finer
+	Mesh                          // triangles with vertex colours
+)
+
+const allOutputs = Gaussians | Gaussians4 | Mesh
+
+// PointMap is where the camera sees each pixel, in the camera frame.
+type PointMap = input.PointMap
+
+// MaxSteps bounds the sampling steps of a stage.
+const MaxSteps = 1000
+
+// Request is one object to make. Of the fields only Image is required; the zero value of the others means the released
+// setting.
+type Request struct {
+	// Image is the whole photograph. The colours under transparent pixels count: the model looks at the surroundings.
+	Image image.Image
+	// Mask marks the object: it has the image's size, and alpha where that varies, else luminance, tells how much a
+	// pixel belongs to the object. Nil takes the image's own alpha.
+	Mask image.Image
+	// PointMap replaces the checkpoint's depth model. Another size than the image's is resampled to the nearest pixel.
+	PointMap *PointMap
+	// NoDepth leaves the depth model out: without a PointMap the model then works from the picture alone, and the pose
+	// has no scale.
+	NoDepth bool
+
+	// Seed selects the initial noise. The same seed gives the same result on the same backend.
+	Seed uint64
+	// Steps and LatentSteps are the sampling steps of the two flows; 0 is the checkpoint's number (25 and 25).
+	Steps, LatentSteps int
+	// Distilled samples the structure as a distilled model, without guidance: fewer steps are enough.
+	Distilled bool
+	// Outputs says what to make; 0 is Gaussians | Mesh.
+	Outputs Output
+
+	// Noise replaces the noise of Seed, to compare with another implementation.
+	Noise *Noise
+	// Progress, if set, is told about every stage and step, in order and from the goroutine that called Generate.
+	Progress func(Event)
+}
+
+// Noise is initial noise, standard normal.
+type Noise struct {
+	// Structure is [tokens, channels] of each latent: "shape" [4096, 8], "6drotation_normalized" [1, 6], "scale"
+	// [1, 3], "translation" [1, 3] and "translation_scale" [1, 1].
+	Structure map[string][]float32
+	// Latent is [N, 8] for the N voxels that the structure leads to; nil draws it from Seed.
+	Latent []float32
+}
+
+func (r *Request) outputs() Output {
+	if r.Outputs == 0 {
+		return Gaussians | Mesh
+	}
+	return r.Outputs
+}
+
+// check reports what can be seen to be wrong before any work.
+func (r *Request) check() error {
+	switch {
+	case r.Image == nil:
+		return fmt.Errorf("%w: no image", ErrRequest)
+	case r.Image.Bounds().Empty():
+		return fmt.Errorf("%w: the image has no pixels", ErrRequest)
+	case r.Steps < 0 || r.Steps > MaxSteps:
+		return fmt.Errorf("%w: %d structure steps; they must be 1 to %d, or 0 for the released number", ErrRequest, r.Steps, MaxSteps)
+	case r.LatentSteps < 0 || r.LatentSteps > MaxSteps:
+		return fmt.Errorf("%w: %d latent steps; they must be 1 to %d, or 0 for the released number", ErrRequest, r.LatentSteps, MaxSteps)
+	case r.Outputs&^allOutputs != 0:
+		return fmt.Errorf("%w: unknown output %#x", ErrRequest, uint(r.Outputs&^allOutputs))
+	}
+	return nil
+}
+
+// check reports everything that can be seen to be wrong before any model runs, and returns the picture with its mask.
+func (p *Pipeline) check(r *Request) (*input.Picture, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	picture, err := input.New(r.Image, r.Mask)
+	if err != nil {
+		return nil, fmt.Errorf("sam3d: %w", err)
+	}
+	if r.Noise != nil && r.Noise.Structure != nil {
+		for _, l := range p.cfg.structure.Latents {
+			if have, want := len(r.Noise.Structure[l.Name]), l.Tokens*l.Channels; have != want {
+				return nil, fmt.Errorf("%w: %d values of noise for the latent %q, which has %d", ErrRequest, have, l.Name, want)
+			}
+		}
+	}
+	return picture, nil
+}
