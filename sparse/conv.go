@@ -66,17 +66,36 @@ func Conv(p nn.Params, x *Node, rows Rows, pairs Pairs) *Node {
 //	pairs      of the fine grid
 //	out        [N, out]
 func ConvUpsampled(p nn.Params, coarse *Node, coarseRows Rows, pools Pools, pairs Pairs) *Node {
-	coarse = coarseRows.Clear(coarse)
+	return SumTaps(p, ProjectTaps(p, coarse, coarseRows), pools, pairs)
+}
+
+// ProjectTaps is the first half of ConvUpsampled, whose shapes depend on the coarse grid alone.
+//
+//	coarse [M, in]
+//	p      weight [out, 3, 3, 3, in]
+//	out    [M*27, out], every row by every tap
+func ProjectTaps(p nn.Params, coarse *Node, rows Rows) *Node {
+	coarse = rows.Clear(coarse)
 	w := kernel(p, coarse)
 	dims := w.Shape().Dimensions
-	projected := nn.MatMulT(coarse, Reshape(w, numTaps*dims[1], dims[2]))          // [M, 27*out]
-	projected = Reshape(projected, coarse.Shape().Dimensions[0]*numTaps, dims[1])  // [M*27, out]
-	place := AddScalar(MulScalar(ExpandAxes(pools.parent, 1), numTaps), centreTap) // [N, 1]
-	sum := Gather(projected, place)                                                // [N, out]
+	projected := nn.MatMulT(coarse, Reshape(w, numTaps*dims[1], dims[2])) // [M, 27*out]
+	return Reshape(projected, -1, dims[1])
+}
+
+// SumTaps is the second half of ConvUpsampled.
+//
+//	projected [M*27, out]
+//	p         bias [out]
+//	out       [N, out]
+func SumTaps(p nn.Params, projected *Node, pools Pools, pairs Pairs) *Node {
+	place := func(parent *Node, tap int) *Node { // of a row's projection, [.., 1]
+		return ExpandAxes(AddScalar(MulScalar(parent, numTaps), float64(tap)), 1)
+	}
+	sum := Gather(projected, place(pools.parent, centreTap)) // [N, out]
 	pairs.each(func(tap int, in, out *Node) {
 		held := OptimizationBarriers(in, out, sum)
-		from := AddScalar(MulScalar(Gather(pools.parent, held[0]), numTaps), float64(tap)) // [P]
-		sum = ScatterSum(held[2], held[1], Gather(projected, ExpandAxes(from, 1)), true, true)
+		y := Gather(projected, place(Gather(pools.parent, held[0]), tap)) // [P, out]
+		sum = ScatterSum(held[2], held[1], y, true, true)
 	})
 	return nn.AddLast(sum, p.As(sum, "bias"))
 }

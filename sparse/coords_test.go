@@ -30,12 +30,6 @@ func TestBucket(t *testing.T) {
 	assert.Equal(t, 8, steps, "steps an octave")
 }
 
-func TestLongBins(t *testing.T) {
-	for n, want := range []int{1, 1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 13, 14, 15, 16, 18} {
-		assert.Equal(t, want, longBins(n), "%d", n)
-	}
-}
-
 func TestLayoutLeavesAPaddingRow(t *testing.T) {
 	for n := 1; n < 3000; n++ {
 		l := NewLayout(n)

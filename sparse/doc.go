@@ -27,8 +27,10 @@
 //
 // Compiled programs are bound to shapes, and no two objects have the same number of voxels. Therefore every row array
 // on the device is padded: a Layout of Count voxels has Rows rows, the next of eight steps an octave (at most 12.5 %
-// more, 5 % on average), and always at least one more than Count. Lists of pairs and bins are padded likewise. An
-// object whose numbers fall on the same steps as an earlier one's compiles nothing.
+// more, 5 % on average), and always at least one more than Count. The lists of Neighbors have one of nine triples of
+// lengths for a given number of rows, and the bins of Windows likewise few numbers. Few objects compile anything once
+// some dozens have been seen; programs whose shapes are Rows alone, among them the transformer blocks of the latent
+// flow, hardly ever.
 //
 // Padding rows hold finite values of no meaning. No function here lets them reach a voxel: convolutions and pooling
 // set them to zero before they gather (a padded pair adds the last row, which is zero then), attention masks them as

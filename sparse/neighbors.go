@@ -29,14 +29,37 @@ var classTaps = func() (classes [3][]int) {
 
 // Neighbors lists, for every offset of a 3x3x3 kernel but the centre, the pairs of voxels that are this far apart.
 //
-// The lists of a class (faces, edges, corners) are padded to the same length, so that the shapes of a compiled
-// convolution are three numbers: lengths of single lists would hardly ever repeat. A list is ascending in its output
-// rows and names each at most once; its padding consists of output rows that have no such neighbour, with the last row
-// as the input, whose features the convolutions set to zero.
+// The lists of a class (faces, edges, corners) are padded to the same length, and the three lengths to one of a few
+// triples: lengths of single lists would hardly ever repeat from one object to the next, and with them the shapes that
+// a convolution is compiled for. A list is ascending in its output rows and names each at most once; its padding
+// consists of output rows that have no such neighbour, with the last row as the input, whose features the convolutions
+// set to zero.
 type Neighbors struct {
 	Lengths [3]int     // pairs in a list of each class
 	Pairs   [3][]int32 // [lists, 2, length]: input rows, then output rows, of each tap of the class in ascending order
 	Counts  [numTaps]int
+}
+
+// crowding is the triples that Neighbors.Lengths is one of, in sixteenths of the rows. They were chosen for the
+// surfaces of 400 random solids and the two levels of their subdivision: one third of the lists' rows is padding at
+// worst and an eighth on average, and an object of a known number of rows has one of three or four triples.
+var crowding = [][3]int{
+	{1, 1, 1}, {2, 2, 2}, {4, 4, 4}, {6, 6, 5}, {9, 8, 7}, {12, 10, 8}, {13, 11, 10}, {14, 13, 12}, {16, 16, 16},
+}
+
+// pairLengths rounds the longest list of each class up.
+func pairLengths(longest [3]int, rows int) (lengths [3]int) {
+	for _, level := range crowding {
+		enough := true
+		for class, sixteenths := range level {
+			lengths[class] = (rows*sixteenths + 15) / 16
+			enough = enough && longest[class] <= lengths[class]
+		}
+		if enough {
+			break
+		}
+	}
+	return lengths
 }
 
 // Neighbors finds the neighbours of every voxel within its batch item. Coords that New accepted give no error.
@@ -52,14 +75,16 @@ func (c *Coords) Neighbors() (*Neighbors, error) {
 		n.Counts[tap] = c.countPairs(tables, offset(tap))
 		n.Counts[numTaps-1-tap] = n.Counts[tap]
 	})
+	var longest [3]int
+	for class, taps := range classTaps {
+		for _, tap := range taps {
+			longest[class] = max(longest[class], n.Counts[tap])
+		}
+	}
+	n.Lengths = pairLengths(longest, c.Layout.Rows)
 	var lists []list
 	for class, taps := range classTaps {
-		longest := 0
-		for _, tap := range taps {
-			longest = max(longest, n.Counts[tap])
-		}
-		length := min(max(1, Bucket(longest)), c.Layout.Rows)
-		n.Lengths[class] = length
+		length := n.Lengths[class]
 		n.Pairs[class] = make([]int32, 2*len(taps)*length)
 		for i, tap := range taps {
 			flat := n.Pairs[class][2*i*length : 2*(i+1)*length]

@@ -5,7 +5,6 @@ package sparse
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 )
 
@@ -16,13 +15,11 @@ import (
 // repeat, and fewer padded rows, for somewhat more scores.
 type Windows struct {
 	Bins   [2]int  // number of short and of long bins, at least one each
-	Length [2]int  // voxels in a short bin (128) and in a long one (256, or as many as the longest window needs)
+	Length [2]int  // voxels in a short bin (128 or 256) and in a long one (twice that, or what the longest window needs)
 	Row    []int32 // [places] row at each place, short bins first; the last row where a place is empty
 	Window []int32 // [places] number of that row's window, ascending by batch item and cell; -1 where empty
 	Place  []int32 // [Rows] place of each row; 0 for padding
 }
-
-const shortBin = 128
 
 // Windows makes one Windows for each shift, all of the same shapes, so that one compiled block serves them. The window
 // of a voxel is its coordinates plus shift, divided by size and rounded down: windows are aligned with coordinate 0,
@@ -31,28 +28,27 @@ func (c *Coords) Windows(size int, shifts ...int) ([]*Windows, error) {
 	if size < 1 || size > MaxGrid {
 		return nil, fmt.Errorf("%w: windows of size %d", ErrSize, size)
 	}
-	groups, long := make([][][]int32, len(shifts)), 2*shortBin
+	groups := make([][][]int32, len(shifts))
 	for i, shift := range shifts {
 		if shift < 0 || shift > MaxGrid {
 			return nil, fmt.Errorf("%w: windows shifted by %d", ErrSize, shift)
 		}
 		groups[i] = c.groups(int32(size), int32(shift))
-		for _, rows := range groups[i] {
-			for long < len(rows) {
-				long *= 2
-			}
-		}
 	}
-	packers, bins := make([]*packer, len(shifts)), [2]int{1, 1}
+	length := binLengths(groups, len(c.Voxels))
+	packers := make([]*packer, len(shifts))
+	var needed, bins [2]int
 	for i := range packers {
-		packers[i] = newPacker(groups[i], long)
+		packers[i] = newPacker(groups[i], length)
 		packers[i].packLong()
-		bins[1] = max(bins[1], longBins(packers[i].used[1]))
+		needed[1] = max(needed[1], packers[i].used[1])
 	}
+	bins[1] = longBins(needed[1], c.Layout.Rows, length[1])
 	for _, p := range packers {
 		p.packShort(bins[1])
-		bins[0] = max(bins[0], Bucket(p.used[0]))
+		needed[0] = max(needed[0], p.used[0])
 	}
+	bins[0] = shortBins(needed[0], c.Layout.Rows, length, bins[1])
 	all := make([]*Windows, len(shifts))
 	for i, p := range packers {
 		all[i] = p.windows(bins, c.Layout)
@@ -60,14 +56,50 @@ func (c *Coords) Windows(size int, shifts ...int) ([]*Windows, error) {
 	return all, nil
 }
 
-// longBins rounds a number of long bins up, below 16 to 1, 2, 3, 4, 6, 8 or 12. Short groups fill what is left of them,
-// so that wide steps cost little.
-func longBins(n int) int {
-	if n > 12 {
-		return Bucket(n)
+// binLengths chooses the lengths of bins: short ones of 128 where windows longer than that hold a quarter of the voxels
+// at most, else 256, and long ones for the longest window.
+func binLengths(groups [][][]int32, voxels int) [2]int {
+	long, longest := 0, 0
+	for _, windows := range groups {
+		sum := 0
+		for _, rows := range windows {
+			longest = max(longest, len(rows))
+			if len(rows) > 128 {
+				sum += len(rows)
+			}
+		}
+		long = max(long, sum)
 	}
-	step := 1 << max(bits.Len(uint(n-1))-2, 0)
-	return max(1, (n+step-1)/step*step)
+	length := [2]int{128, 256}
+	if 4*long > voxels {
+		length = [2]int{256, 512}
+	}
+	for length[1] < longest {
+		length[1] *= 2
+	}
+	return length
+}
+
+// longBins rounds a number of long bins up, such that they have places for one of a few fractions of the rows. Short
+// groups fill what the long ones leave free, so that wide steps cost little.
+func longBins(needed, rows, length int) int {
+	for _, sixteenths := range []int{1, 4, 8, 12, 16, 20, 24, 32} {
+		if bins := (rows*sixteenths + 16*length - 1) / (16 * length); bins >= needed {
+			return bins
+		}
+	}
+	return Bucket(needed)
+}
+
+// shortBins rounds a number of short bins up, such that all bins have places for one of a few multiples of the rows.
+func shortBins(needed, rows int, length [2]int, longBins int) int {
+	for _, sixteenths := range []int{17, 20, 24, 32} {
+		bins := max(1, (rows*sixteenths/16-longBins*length[1]+length[0]-1)/length[0])
+		if bins >= needed {
+			return bins
+		}
+	}
+	return Bucket(needed)
 }
 
 // groups returns the rows of each window.
@@ -103,8 +135,8 @@ type packer struct {
 // slot is where a group is put.
 type slot struct{ class, bin, offset int }
 
-func newPacker(groups [][]int32, long int) *packer {
-	p := &packer{groups: groups, order: make([]int, len(groups)), length: [2]int{shortBin, long}, slots: make([]slot, len(groups))}
+func newPacker(groups [][]int32, length [2]int) *packer {
+	p := &packer{groups: groups, order: make([]int, len(groups)), length: length, slots: make([]slot, len(groups))}
 	for i := range p.order {
 		p.order[i] = i
 	}
@@ -117,7 +149,7 @@ func newPacker(groups [][]int32, long int) *packer {
 
 // packLong packs the groups that no short bin takes.
 func (p *packer) packLong() {
-	for len(p.order) > 0 && len(p.groups[p.order[0]]) > shortBin {
+	for len(p.order) > 0 && len(p.groups[p.order[0]]) > p.length[0] {
 		if !p.fit(1, p.order[0]) {
 			p.open(1)
 			p.fit(1, p.order[0])

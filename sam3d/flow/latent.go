@@ -27,6 +27,7 @@ type Latent struct {
 
 	entry, entryNoStep, exit nn.Weights
 	before, after            []nn.Weights // residual blocks in calling order
+	up                       upWeights    // after[0]
 	blocks                   []latentBlock
 
 	sampler  *Sampler
@@ -34,12 +35,20 @@ type Latent struct {
 }
 
 type latentPrograms struct {
-	finite, project, enter, residualIn, down, conditional, unconditional, up, residualOut, leave *nn.Program
+	finite, project, enter, residualIn, pool, down      *nn.Program
+	conditional, unconditional                          *nn.Program
+	upProject, upGather, upConvolve, residualOut, leave *nn.Program
 }
 
 func (p latentPrograms) all() []*nn.Program {
-	return []*nn.Program{p.finite, p.project, p.enter, p.residualIn, p.down, p.conditional, p.unconditional, p.up, p.residualOut, p.leave}
+	return []*nn.Program{
+		p.finite, p.project, p.enter, p.residualIn, p.pool, p.down, p.conditional, p.unconditional,
+		p.upProject, p.upGather, p.upConvolve, p.residualOut, p.leave,
+	}
 }
+
+// upWeights are what the residual block that comes back from the parents passes to its programs.
+type upWeights struct{ project, gather, convolve nn.Weights }
 
 // latentBlock is what one transformer block passes to its programs.
 type latentBlock struct {
@@ -65,10 +74,11 @@ func NewLatent(backend compute.Backend, cfg LatentConfig, set *weights.Set) (*La
 		return nn.NewProgram(backend, "flow.latent."+name, build)
 	}
 	l.programs = latentPrograms{
-		finite: program("finite", finiteTokens), project: program("project", cfg.project),
-		enter: program("enter", cfg.enter), residualIn: program("input", residualIn), down: program("down", cfg.down),
+		finite: program("finite", finiteTokens), project: program("project", cfg.project), enter: program("enter", cfg.enter),
+		residualIn: program("input", residualIn), pool: program("pool", pool), down: program("down", cfg.down),
 		conditional: program("block", cfg.conditionalBlock), unconditional: program("unconditional", cfg.unconditionalBlock),
-		up: program("up", up), residualOut: program("output", residualOut), leave: program("leave", leave),
+		upProject: program("up", upProject), upGather: program("gather", upGather), upConvolve: program("convolve", upConvolve),
+		residualOut: program("output", residualOut), leave: program("leave", leave),
 	}
 	l.entry = l.weights.Only("t_embedder", "d_embedder", "input_layer")
 	l.entryNoStep = l.entry.Only("t_embedder", "input_layer")
@@ -76,6 +86,11 @@ func NewLatent(backend compute.Backend, cfg LatentConfig, set *weights.Set) (*La
 	for i := range cfg.IOBlocks {
 		l.before = append(l.before, l.weights.In("input_blocks.%d", i))
 		l.after = append(l.after, l.weights.In("out_blocks.%d", i))
+	}
+	l.up = upWeights{
+		project:  l.after[0].Only("norm1", "conv1.conv.weight", "skip_connection"),
+		gather:   l.after[0].Only("conv1.conv.bias"),
+		convolve: l.after[0].Only("emb_layers", "conv2"),
 	}
 	if err := l.prepareBlocks(backend); err != nil {
 		l.Close()

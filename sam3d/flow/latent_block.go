@@ -42,13 +42,22 @@ func residualOut(p nn.Params, nodes []*Node) []*Node {
 	return []*Node{residual(p, x, in.Node(), in.Rows(), in.Neighbors())}
 }
 
-// down is the residual block that goes to the parents, followed by their position embedding.
+// pool goes from voxels to their parents.
 //
-//	in  h [N, io]; time; rows; pooling; rows, neighbours and positions of the parents
+//	in  h [N, io]; rows; pooling
+//	out [M, io]
+func pool(_ nn.Params, nodes []*Node) []*Node {
+	in := sparse.Read(nodes)
+	return []*Node{sparse.Downsample(in.Node(), in.Rows(), in.Pooling())}
+}
+
+// down is the residual block on the parents, followed by their position embedding.
+//
+//	in  h [M, io]; time; rows, neighbours and positions of the parents
 //	out skip [M, D], without the position embedding; h [M, D]
 func (cfg LatentConfig) down(p nn.Params, nodes []*Node) []*Node {
 	in := sparse.Read(nodes)
-	skip := residualDown(p, in.Node(), in.Node(), in.Rows(), in.Pooling(), in.Rows(), in.Neighbors())
+	skip := residual(p, in.Node(), in.Node(), in.Rows(), in.Neighbors())
 	position := nn.GridEmbedding(in.Node(), cfg.Resolution/2, cfg.Width)
 	return []*Node{skip, Add(skip, ConvertDType(position, skip.DType()))}
 }
@@ -94,14 +103,41 @@ func (cfg LatentConfig) unconditionalBlock(p nn.Params, nodes []*Node) []*Node {
 	})}
 }
 
-// up is the residual block that comes back from the parents.
+// The residual block that comes back from the parents is three programs. What treats rows alone, and the projections
+// of the first convolution, is done on the parents, which are fewer. And only upGather, which multiplies no matrices and
+// compiles fast, has shapes that depend on both grids.
+
+// upProject is its part on the parents.
 //
-//	in  h, skip [M, D]; time; rows of the parents; pooling; rows and neighbours
-//	out [N, io]
-func up(p nn.Params, nodes []*Node) []*Node {
+//	in  h, skip [M, D]; rows of the parents
+//	p   norm1, conv1.conv.weight, skip_connection
+//	out the projections of the first convolution [M*27, io]; shortcut [M, io]
+func upProject(p nn.Params, nodes []*Node) []*Node {
 	in := sparse.Read(nodes)
 	x := Concatenate([]*Node{in.Node(), in.Node()}, 1) // [M, 2*D]
-	return []*Node{residualUp(p, x, in.Node(), in.Rows(), in.Pooling(), in.Rows(), in.Neighbors())}
+	return []*Node{sparse.ProjectTaps(p.In("conv1.conv"), normSiLU(p, x), in.Rows()), shortcut(p, x)}
+}
+
+// upGather goes from the parents to the voxels.
+//
+//	in  projections [M*27, io]; shortcut [M, io]; pooling; neighbours of the voxels
+//	p   conv1.conv.bias
+//	out h, shortcut [N, io]
+func upGather(p nn.Params, nodes []*Node) []*Node {
+	in := sparse.Read(nodes)
+	projected, shortcut, pools := in.Node(), in.Node(), in.Pooling()
+	return []*Node{sparse.SumTaps(p.In("conv1.conv"), projected, pools, in.Neighbors()), sparse.Upsample(shortcut, pools)}
+}
+
+// upConvolve is the rest.
+//
+//	in  h, shortcut [N, io]; time; rows and neighbours
+//	p   emb_layers.1, conv2.conv
+//	out [N, io]
+func upConvolve(p nn.Params, nodes []*Node) []*Node {
+	in := sparse.Read(nodes)
+	h, shortcut := in.Node(), in.Node()
+	return []*Node{Add(modulatedConv(p, h, in.Node(), in.Rows(), in.Neighbors()), shortcut)}
 }
 
 // leave projects features to velocities.
@@ -122,23 +158,6 @@ func leave(p nn.Params, in []*Node) []*Node {
 func residual(p nn.Params, x, time *Node, rows sparse.Rows, pairs sparse.Pairs) *Node {
 	h := sparse.Conv(p.In("conv1.conv"), normSiLU(p, x), rows, pairs) // [N, out]
 	return Add(modulatedConv(p, h, time, rows, pairs), shortcut(p, x))
-}
-
-// residualDown is residual on the parents of x.
-//
-//	x   [N, in]
-//	out [M, out]
-func residualDown(p nn.Params, x, time *Node, rows sparse.Rows, pools sparse.Pools, parents sparse.Rows, pairs sparse.Pairs) *Node {
-	return residual(p, sparse.Downsample(x, rows, pools), time, parents, pairs)
-}
-
-// residualUp is residual on the children of x. What treats rows alone is done on the parents, which are fewer.
-//
-//	x   [M, in]
-//	out [N, out]
-func residualUp(p nn.Params, x, time *Node, parents sparse.Rows, pools sparse.Pools, rows sparse.Rows, pairs sparse.Pairs) *Node {
-	h := sparse.ConvUpsampled(p.In("conv1.conv"), normSiLU(p, x), parents, pools, pairs) // [N, out]
-	return Add(modulatedConv(p, h, time, rows, pairs), sparse.Upsample(shortcut(p, x), pools))
 }
 
 func normSiLU(p nn.Params, x *Node) *Node {

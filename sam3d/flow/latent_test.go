@@ -141,12 +141,15 @@ func checkResidual(t *testing.T, f *fixture.Case, c latentCase) int {
 	case "down":
 		out = coarse
 		build = func(p nn.Params, in *sparse.Inputs) *Node {
-			return residualDown(p, in.Node(), in.Node(), in.Rows(), in.Pooling(), in.Rows(), in.Neighbors())
+			x := sparse.Downsample(in.Node(), in.Rows(), in.Pooling())
+			return residual(p, x, in.Node(), in.Rows(), in.Neighbors())
 		}
-		args = sparse.Args(features("in/feats", fine.Layout), emb, rows(fine), pools, rows(coarse), near(coarse))
+		args = sparse.Args(features("in/feats", fine.Layout), rows(fine), pools, emb, rows(coarse), near(coarse))
 	case "up":
 		build = func(p nn.Params, in *sparse.Inputs) *Node {
-			return residualUp(p, in.Node(), in.Node(), in.Rows(), in.Pooling(), in.Rows(), in.Neighbors())
+			x, time, coarse, pools, rows, pairs := in.Node(), in.Node(), in.Rows(), in.Pooling(), in.Rows(), in.Neighbors()
+			h := sparse.ConvUpsampled(p.In("conv1.conv"), normSiLU(p, x), coarse, pools, pairs)
+			return Add(modulatedConv(p, h, time, rows, pairs), sparse.Upsample(shortcut(p, x), pools))
 		}
 		args = sparse.Args(features("in/coarse_feats", coarse.Layout), emb, rows(coarse), pools, rows(fine), near(fine))
 	default:

@@ -179,11 +179,15 @@ func (e *latentEvaluation) enter(x *tensors.Tensor, t, d []float32) error {
 		e.skips = append(e.skips, h)
 		e.saw(fmt.Sprintf("input_blocks.%d", i), h)
 	}
+	pooled, err := l.programs.pool.Call1(nil, sparse.Args(h, v.rows, v.pools)...)
 	if last == 0 {
-		defer nn.Free(h)
+		nn.Free(h)
 	}
-	out, err = l.programs.down.Call(l.before[last],
-		sparse.Args(h, e.time, v.rows, v.pools, v.parentRows, v.parentNear, v.parentAxes)...)
+	if err != nil {
+		return err
+	}
+	defer nn.Free(pooled)
+	out, err = l.programs.down.Call(l.before[last], sparse.Args(pooled, e.time, v.parentRows, v.parentNear, v.parentAxes)...)
 	if err != nil {
 		return err
 	}
@@ -206,10 +210,8 @@ func (e *latentEvaluation) block(ctx context.Context, i int, h *tensors.Tensor, 
 // leave computes what comes after the transformer.
 func (e *latentEvaluation) leave(h *tensors.Tensor) (*tensors.Tensor, error) {
 	l, v := e.model, e.voxels
-	last := len(e.skips) - 1
-	h, err := l.programs.up.Call1(l.after[0],
-		sparse.Args(h, e.skips[last], e.time, v.parentRows, v.pools, v.rows, v.near)...)
-	for i := 1; err == nil && i <= last; i++ {
+	h, err := e.up(h)
+	for i, last := 1, len(e.skips)-1; err == nil && i <= last; i++ {
 		e.saw(fmt.Sprintf("out_blocks.%d", i-1), h)
 		var next *tensors.Tensor
 		next, err = l.programs.residualOut.Call1(l.after[i], sparse.Args(h, e.skips[last-i], e.time, v.rows, v.near)...)
@@ -220,8 +222,24 @@ func (e *latentEvaluation) leave(h *tensors.Tensor) (*tensors.Tensor, error) {
 		return nil, err
 	}
 	defer nn.Free(h)
-	e.saw(fmt.Sprintf("out_blocks.%d", last), h)
+	e.saw(fmt.Sprintf("out_blocks.%d", len(e.skips)-1), h)
 	return l.programs.leave.Call1(l.exit, h)
+}
+
+// up goes from the features of the parents back to those of the voxels.
+func (e *latentEvaluation) up(h *tensors.Tensor) (*tensors.Tensor, error) {
+	l, v := e.model, e.voxels
+	projected, err := l.programs.upProject.Call(l.up.project, sparse.Args(h, e.skips[len(e.skips)-1], v.parentRows)...)
+	if err != nil {
+		return nil, err
+	}
+	gathered, err := l.programs.upGather.Call(l.up.gather, sparse.Args(projected[0], projected[1], v.pools, v.near)...)
+	nn.Free(projected...)
+	if err != nil {
+		return nil, err
+	}
+	defer nn.Free(gathered...)
+	return l.programs.upConvolve.Call1(l.up.convolve, sparse.Args(gathered[0], gathered[1], e.time, v.rows, v.near)...)
 }
 
 func (e *latentEvaluation) saw(name string, x *tensors.Tensor) {
