@@ -240,5 +240,5 @@ func readGaussians(t tree, c *decoder.GaussiansConfig) {
 
 func readMesh(t tree, c *decoder.MeshConfig) {
 	readTorso(t, &c.TorsoConfig)
-	c.Colors = t.at("representation_config", "use_color").bool(c.Colors)
+	c.Color = t.at("representation_config", "use_color").bool(c.Color)
 }

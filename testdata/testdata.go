@@ -6,6 +6,7 @@ package testdata
 import (
 	"embed"
 	"io/fs"
+	"os"
 )
 
 //go:embed picture/image.png
@@ -14,16 +15,30 @@ var Image []byte // a rendered mug on a table, 320 x 240
 //go:embed picture/mask.png
 var Mask []byte // the mug's pixels
 
-//go:embed reference/checkpoint_official_tiny/*.ckpt reference/checkpoint_official_tiny/*.yaml
-//go:embed reference/checkpoint_official_tiny/moge-vitl
+//go:embed reference/checkpoint_official_tiny/*.yaml
+//go:embed reference/checkpoint_official_tiny/ss_generator.ckpt
+//go:embed reference/checkpoint_official_tiny/slat_*.ckpt
+var reference embed.FS
+
+//go:embed model
 var model embed.FS
 
-// Model returns the checkpoint folder of the small model, in the official layout. Its weights are random numbers: it
-// runs every stage of the real architecture and shows the machinery, not the object.
-func Model() fs.FS {
-	sub, err := fs.Sub(model, "reference/checkpoint_official_tiny")
-	if err != nil {
-		panic(err) // the folder is embedded above
+// WriteModel writes a small checkpoint in the official layout into an empty folder. Its weights are random numbers: it
+// runs every stage of the real architecture and shows the machinery, not the object. It is the reference's small
+// checkpoint with higher output biases of occupancy (3 for -7.5) and depth mask (1.5 for 0.149), so that every picture
+// leads to some voxels.
+func WriteModel(folder string) error {
+	for _, part := range []struct {
+		files embed.FS
+		root  string
+	}{{reference, "reference/checkpoint_official_tiny"}, {model, "model"}} {
+		files, err := fs.Sub(part.files, part.root)
+		if err != nil {
+			return err
+		}
+		if err := os.CopyFS(folder, files); err != nil {
+			return err
+		}
 	}
-	return sub
+	return nil
 }

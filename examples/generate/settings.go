@@ -141,7 +141,7 @@ func (s settings) checkpoint(stderr io.Writer) (source string, cleanUp func(), e
 		return "", nil, err
 	}
 	cleanUp = func() { _ = os.RemoveAll(folder) }
-	if err := os.CopyFS(folder, testdata.Model()); err != nil {
+	if err := testdata.WriteModel(folder); err != nil {
 		cleanUp()
 		return "", nil, fmt.Errorf("unpack the embedded model: %w", err)
 	}
