@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d/condition"
@@ -15,7 +16,7 @@ import (
 )
 
 // load checks every component of the checkpoint, then puts the weights on the device.
-func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint) error {
+func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, hub weights.HubOptions) error {
 	sets, err := p.checkWeights(c)
 	if err != nil {
 		return err
@@ -43,8 +44,32 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint) error {
 	p.mesh = load(&l, func() (*decoder.MeshDecoder, error) {
 		return decoder.NewMesh(p.backend, p.cfg.mesh, sets[weights.SLATDecoderMesh])
 	})
-	if set := sets[weights.Depth]; set != nil {
-		p.depth = load(&l, func() (*moge.Model, error) {
+	p.loadDepth(&l, c, hub)
+	return l.err
+}
+
+// loadDepth loads the depth model, MoGe v1: from the checkpoint's folder, or from the repository that its pipeline.yaml
+// names. Without it the pipeline works from point maps and from pictures alone, so that a depth model that cannot be had
+// is no error, but the reason of a warning.
+func (p *Pipeline) loadDepth(l *loader, c *weights.Checkpoint, hub weights.HubOptions) {
+	if l.err != nil {
+		return
+	}
+	if c.Layout != weights.Official {
+		p.noDepth = "that of the MLX layout, MoGe-3, is not supported yet"
+		return
+	}
+	set, err := depthSet(l.ctx, c, hub)
+	switch {
+	case l.ctx.Err() != nil:
+		l.err = l.ctx.Err()
+	case errors.Is(err, weights.ErrFormat):
+		l.err = err
+	case err != nil:
+		p.noDepth = err.Error()
+	default:
+		p.depth = load(l, func() (*moge.Model, error) {
+			defer set.Close()
 			cfg, err := moge.ConfigFromMap(set.ModelConfig, set)
 			if err != nil {
 				return nil, err
@@ -52,7 +77,25 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint) error {
 			return moge.New(p.backend, cfg, set)
 		})
 	}
-	return l.err
+}
+
+// depthSet opens the file of the depth model.
+func depthSet(ctx context.Context, c *weights.Checkpoint, hub weights.HubOptions) (*weights.Set, error) {
+	if c.Has(weights.Depth) {
+		return c.Component(weights.Depth)
+	}
+	t := newTree(c.YAML["pipeline"], "pipeline.yaml").at("depth_model", "model", "pretrained_model_name_or_path")
+	repository := t.string("")
+	if repository == "" {
+		return nil, fmt.Errorf("the folder has none: %w", weights.ErrMissing)
+	}
+	const file = "model.pt"
+	hub.Want = func(name string) bool { return name == file }
+	folder, err := weights.Resolve(ctx, repository, hub)
+	if err != nil {
+		return nil, err
+	}
+	return weights.Open(filepath.Join(folder, file))
 }
 
 // loader keeps the first error of a sequence of loads.
@@ -80,7 +123,7 @@ func load[M interface{ Close() }](l *loader, open func() (M, error)) (model M) {
 }
 
 // checkWeights compares every component with what its model expects, so that one error lists all that is wrong before
-// anything large is copied. The depth model's set is nil if there is none that is supported.
+// anything large is copied.
 func (p *Pipeline) checkWeights(c *weights.Checkpoint) (map[string]*weights.Set, error) {
 	sets := make(map[string]*weights.Set)
 	var errs []error
@@ -102,12 +145,5 @@ func (p *Pipeline) checkWeights(c *weights.Checkpoint) (map[string]*weights.Set,
 	check(weights.SLATDecoderGS, decoder.GaussiansSpec(p.cfg.gaussians))
 	check(weights.SLATDecoderGS4, decoder.GaussiansSpec(p.cfg.gaussians4))
 	check(weights.SLATDecoderMesh, decoder.MeshSpec(p.cfg.mesh))
-	if c.Layout == weights.Official && c.Has(weights.Depth) { // the depth model of a bundle is MoGe-3
-		set, err := c.Component(weights.Depth)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		sets[weights.Depth] = set
-	}
 	return sets, errors.Join(errs...)
 }

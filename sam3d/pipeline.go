@@ -30,7 +30,8 @@ type Pipeline struct {
 	cfg     config
 	backend compute.Backend
 
-	depth            *moge.Model // nil if the checkpoint has none that is supported
+	depth            *moge.Model // nil if there is none
+	noDepth          string      // why there is none
 	condition        *condition.Encoder
 	structure        *flow.Structure
 	structureDecoder *decoder.Structure
@@ -72,7 +73,7 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	}
 	p = &Pipeline{cfg: cfg, backend: backend, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	p.turn <- struct{}{}
-	if err := p.load(ctx, checkpoint); err != nil {
+	if err := p.load(ctx, checkpoint, options.Hub); err != nil {
 		p.free()
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
 	}

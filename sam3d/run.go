@@ -118,8 +118,8 @@ func (r *run) pointMap(picture *input.Picture) (*PointMap, error) {
 		return r.request.PointMap, nil
 	}
 	if r.p.depth == nil && !r.request.NoDepth {
-		r.warn("the checkpoint has no depth model that is supported and no point map was given: the object was made from the " +
-			"picture alone, and its pose has no scale")
+		r.warn("no point map was given, and there is no depth model (%s): the object was made from the picture alone, and its "+
+			"pose has no scale", r.p.noDepth)
 	}
 	if r.p.depth == nil || r.request.NoDepth {
 		return nil, nil
