@@ -68,21 +68,26 @@ func recoverCamera(points []float32, height, width int, mask []bool, focal float
 	if mask != nil && len(mask) != height*width {
 		return FocalShift{}, fmt.Errorf("%w: a mask of %d for a %dx%d point map", ErrInput, len(mask), height, width)
 	}
-	fit := &fit{samples: takeSamples(points, height, width, mask), known: float64(focal)}
-	found := FocalShift{Focal: focal, Samples: len(fit.samples)}
-	if len(fit.samples) < 2 {
+	problem := &fit{samples: takeSamples(points, height, width, mask), known: float64(focal)}
+	found := FocalShift{Focal: focal, Samples: len(problem.samples)}
+	if len(problem.samples) < 2 {
 		if focal == 0 {
 			found.Focal = 1
 		}
 		return found, nil
 	}
-	result, err := fit.minimise()
+	for _, s := range problem.samples {
+		if sum := s.x + s.y + s.z; sum-sum != 0 {
+			return FocalShift{}, fmt.Errorf("%w: point (%g, %g, %g)", ErrCamera, s.x, s.y, s.z)
+		}
+	}
+	result, err := problem.minimise()
 	if err != nil {
 		return FocalShift{}, err
 	}
 	found.Shift = float32(result.shift)
 	if focal == 0 {
-		found.Focal = focalAt(fit.samples, found.Shift)
+		found.Focal = focalAt(problem.samples, found.Shift)
 	}
 	if bad := float64(found.Focal + found.Shift); math.IsNaN(bad) || math.IsInf(bad, 0) {
 		return FocalShift{}, fmt.Errorf("%w: focal length %g, shift %g", ErrCamera, found.Focal, found.Shift)

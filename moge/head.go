@@ -29,14 +29,17 @@ func normalize(p nn.Params, x *Node) *Node { return Div(Sub(x, p.As(x, "mean")),
 func project(p nn.Params, cfg dinov2.Config, layers []*Node, u, v *Node) *Node {
 	var sum *Node
 	for i, x := range layers {
+		if sum != nil {
+			held := OptimizationBarriers(sum, x) // one product after the other
+			sum, x = held[0], held[1]
+		}
 		weight := p.In("%d", i).As(x, "weight")                        // [C, D, 1, 1]
 		y := nn.MatMulT(dinov2.Patches(cfg, x), Squeeze(weight, 2, 3)) // [B, Y*X, C]
 		y = nn.AddLast(y, p.In("%d", i).As(y, "bias"))
-		if sum == nil {
-			sum = y
-		} else {
-			sum = Add(sum, y)
+		if sum != nil {
+			y = Add(sum, y)
 		}
+		sum = y
 	}
 	dims := sum.Shape().Dimensions
 	return Reshape(sum, dims[0], v.Shape().Dimensions[0], u.Shape().Dimensions[0], dims[2]) // [B, Y, X, C]
@@ -106,8 +109,10 @@ func output(p nn.Params, cfg Config, x *Node, rows, cols tapNodes, u, v *Node) *
 	x = cols.apply(TransposeAllAxes(x, 1, 0, 2))    // [cols, rows, C]
 	x = ExpandAxes(TransposeAllAxes(x, 1, 0, 2), 0) // [1, rows, cols, C]
 	x = appendUV(x, u, v)                           // [1, rows, cols, C+2]
-	points, mask := branch(p.In("0"), cfg, x), branch(p.In("1"), cfg, x)
-	x = Concatenate([]*Node{points, mask}, -1) // [1, rows, cols, 4]
+	points := branch(p.In("0"), cfg, x)
+	held := OptimizationBarriers(points, x) // one branch after the other
+	mask := branch(p.In("1"), cfg, held[1])
+	x = Concatenate([]*Node{held[0], mask}, -1) // [1, rows, cols, 4]
 	x = SliceAxis(x, 1, AxisRange(cfg.halo(), x.Shape().Dimensions[1]-cfg.halo()))
 	return TransposeAllAxes(Squeeze(x, 0), 2, 0, 1) // [4, rows, cols]
 }
