@@ -290,6 +290,25 @@ func checkBadInput(t *testing.T, decode func(ctx context.Context, coords *sparse
 	require.ErrorIs(t, decode(ctx, coords, latents), context.Canceled)
 }
 
+// brokenSet is randomSet with an output bias that is not a number.
+func brokenSet(spec weights.Spec) *weights.Set {
+	set := randomSet(spec)
+	bias, _ := set.Get("out_layer.bias")
+	binary.LittleEndian.PutUint32(bias.Data, math.Float32bits(float32(math.NaN())))
+	return set
+}
+
+func TestGaussiansNotFinite(t *testing.T) {
+	cfg := ReleasedGaussians4()
+	cfg.TorsoConfig = tinyTorso()
+	d, err := NewGaussians(fixture.Backend(t), cfg, brokenSet(GaussiansSpec(cfg)))
+	require.NoError(t, err)
+	defer d.Close()
+	coords, latents := blob(t, 16, 1)
+	_, err = d.Decode(t.Context(), coords, latents)
+	require.ErrorIs(t, err, splat.ErrInvalid)
+}
+
 func TestGaussiansBadConfig(t *testing.T) {
 	require.NoError(t, ReleasedGaussians().Validate())
 	require.NoError(t, ReleasedGaussians4().Validate())

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -125,7 +126,7 @@ func checkSubdivision(t *testing.T, f *fixture.Case, c meshCase) int {
 	require.NoError(t, set.Check(subdivisionSpec(c.Channels, out)))
 	s := newSubdivider(backend, c.groups())
 	defer s.Close()
-	coords := caseVoxels(t, f, c.Resolution)
+	coords := caseVoxels(t, f, sparse.MaxGrid/2)
 	x, err := coords.Layout.UploadFeatures(backend, f.Float32s(t, "in/feats"), c.Channels)
 	require.NoError(t, err)
 	defer nn.Free(x)
@@ -190,7 +191,7 @@ func tinyMesh(t testing.TB, color bool) *MeshDecoder {
 	return d
 }
 
-// Items of a batch do not see each other, and the surface is closed.
+// Items of a batch do not see each other.
 func TestMeshBatch(t *testing.T) {
 	d := tinyMesh(t, true)
 	coords, latents := blob(t, 16, 2)
@@ -224,14 +225,15 @@ func TestMeshBadInput(t *testing.T) {
 	})
 }
 
-// Decoding stops between any two programs, whenever it is cancelled.
+// The network stops before any of its programs, whenever it is cancelled.
 func TestMeshCancelled(t *testing.T) {
 	d := tinyMesh(t, true)
 	coords, latents := blob(t, 16, 1)
 	for checks := 0; ; checks++ {
 		ctx := &countdown{Context: t.Context(), left: checks}
-		_, err := d.Decode(ctx, coords, latents)
+		out, _, err := d.features(ctx, coords, latents)
 		if err == nil {
+			nn.Free(out)
 			require.Greater(t, checks, d.cfg.Blocks+2*meshLevels)
 			return
 		}
@@ -250,6 +252,42 @@ func (c *countdown) Err() error {
 		return context.Canceled
 	}
 	return nil
+}
+
+func TestMeshNotFinite(t *testing.T) {
+	cfg := MeshConfig{TorsoConfig: tinyTorso(), Groups: 32, Color: true}
+	d, err := NewMesh(fixture.Backend(t), cfg, brokenSet(MeshSpec(cfg)))
+	require.NoError(t, err)
+	defer d.Close()
+	coords, latents := blob(t, 16, 1)
+	_, err = d.Decode(t.Context(), coords, latents)
+	require.ErrorIs(t, err, flexicubes.ErrNotFinite)
+}
+
+func TestMeshConcurrently(t *testing.T) {
+	d := tinyMesh(t, true)
+	coords, latents := blob(t, 16, 1)
+	want, err := d.Decode(t.Context(), coords, latents)
+	require.NoError(t, err)
+	var meshes [4]*flexicubes.Mesh
+	var errs [4]error
+	var group sync.WaitGroup
+	for i := range meshes {
+		group.Go(func() { meshes[i], errs[i] = d.Decode(t.Context(), coords, latents) })
+	}
+	group.Wait()
+	for i := range meshes {
+		require.NoError(t, errs[i])
+		require.Equal(t, want, meshes[i])
+	}
+}
+
+func TestMeshClosed(t *testing.T) {
+	d := tinyMesh(t, true)
+	d.Close()
+	coords, latents := blob(t, 16, 1)
+	_, err := d.Decode(t.Context(), coords, latents)
+	require.ErrorIs(t, err, nn.ErrClosed)
 }
 
 func TestMeshBadConfig(t *testing.T) {
