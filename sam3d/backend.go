@@ -32,6 +32,11 @@ func openBackend(config string) (backend compute.Backend, err error) {
 	if config == "" {
 		config = DefaultBackend
 	}
+	if config == "go" {
+		// By default the pure Go backend runs operations in parallel, and then hangs when as many large products as it
+		// has workers wait for workers at once (compute v0.1.3, workerspool.Saturate).
+		config = "go:ops_sequential"
+	}
 	backends.Lock()
 	defer backends.Unlock()
 	if backend := backends.byConfig[config]; backend != nil {
