@@ -3,16 +3,38 @@
 package decoder
 
 import (
+	"encoding/binary"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/sparse"
+	"github.com/gomlx3d/image3d/weights"
 )
+
+// randomWeights returns random float32 weights for a specification, small enough that activations stay small.
+func randomWeights(spec weights.Spec) *weights.Set {
+	list, rng := make(map[string]weights.Tensor), rand.New(rand.NewPCG(7, 8))
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		shape, size := spec[name].Shape, 1
+		for _, d := range shape {
+			size *= d
+		}
+		data := make([]byte, 0, 4*size)
+		for range size {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits((rng.Float32()-0.5)/14))
+		}
+		list[name] = weights.Tensor{DType: dtypes.Float32, Shape: shape, Data: data}
+	}
+	return weights.NewSet(list)
+}
 
 // shell is a hollow sphere of about 8,000 voxels on the grid of 64, with random latents of eight channels.
 func shell(tb testing.TB) (*sparse.Coords, []float32) {
@@ -54,7 +76,7 @@ func benchDecoder(b *testing.B, voxels int, decode func() error) {
 func BenchmarkGaussiansDecoder(b *testing.B) {
 	coords, latents := shell(b)
 	cfg := ReleasedGaussians()
-	d, err := NewGaussians(fixture.Backend(b), cfg, randomSet(GaussiansSpec(cfg)))
+	d, err := NewGaussians(fixture.Backend(b), cfg, randomWeights(GaussiansSpec(cfg)))
 	require.NoError(b, err)
 	defer d.Close()
 	benchDecoder(b, len(coords.Voxels), func() error {
@@ -67,7 +89,7 @@ func BenchmarkGaussiansDecoder(b *testing.B) {
 func BenchmarkMeshDecoder(b *testing.B) {
 	coords, latents := shell(b)
 	cfg := ReleasedMesh()
-	d, err := NewMesh(fixture.Backend(b), cfg, randomSet(MeshSpec(cfg)))
+	d, err := NewMesh(fixture.Backend(b), cfg, randomWeights(MeshSpec(cfg)))
 	require.NoError(b, err)
 	defer d.Close()
 	benchDecoder(b, len(coords.Voxels), func() error {

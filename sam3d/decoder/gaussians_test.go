@@ -199,7 +199,7 @@ func tinyGaussians(t testing.TB) *GaussiansDecoder {
 	t.Helper()
 	cfg := ReleasedGaussians4()
 	cfg.TorsoConfig = tinyTorso()
-	d, err := NewGaussians(fixture.Backend(t), cfg, randomSet(GaussiansSpec(cfg)))
+	d, err := NewGaussians(fixture.Backend(t), cfg, randomWeights(GaussiansSpec(cfg)))
 	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	return d
@@ -290,9 +290,9 @@ func checkBadInput(t *testing.T, decode func(ctx context.Context, coords *sparse
 	require.ErrorIs(t, decode(ctx, coords, latents), context.Canceled)
 }
 
-// brokenSet is randomSet with an output bias that is not a number.
+// brokenSet is randomWeights with an output bias that is not a number.
 func brokenSet(spec weights.Spec) *weights.Set {
-	set := randomSet(spec)
+	set := randomWeights(spec)
 	bias, _ := set.Get("out_layer.bias")
 	binary.LittleEndian.PutUint32(bias.Data, math.Float32bits(float32(math.NaN())))
 	return set

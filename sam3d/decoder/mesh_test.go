@@ -185,7 +185,7 @@ func checkMesh(t *testing.T, f *fixture.Case, m *flexicubes.Mesh, attributes, su
 func tinyMesh(t testing.TB, color bool) *MeshDecoder {
 	t.Helper()
 	cfg := MeshConfig{TorsoConfig: tinyTorso(), Groups: 32, Color: color}
-	d, err := NewMesh(fixture.Backend(t), cfg, randomSet(MeshSpec(cfg)))
+	d, err := NewMesh(fixture.Backend(t), cfg, randomWeights(MeshSpec(cfg)))
 	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	return d
