@@ -246,3 +246,38 @@ func TestWindowsRejects(t *testing.T) {
 		assert.ErrorIs(t, err, ErrSize, "%v", bad)
 	}
 }
+
+// FuzzFromFlat checks that no input makes the topology panic or break its promises.
+func FuzzFromFlat(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 0, 1, 2, 4, 1, 9, 9, 9}, 16, 8, 4)
+	f.Add([]byte{0, 255, 0, 0}, 64, 1, 0)
+	f.Fuzz(func(t *testing.T, data []byte, grid, window, shift int) {
+		flat := make([]int32, len(data))
+		for i, b := range data {
+			flat[i] = int32(int8(b))
+		}
+		c, err := FromFlat(flat, grid)
+		if err != nil {
+			return
+		}
+		checkPairs(t, c)
+		p := c.Downsample()
+		_, err = New(p.Parents.Voxels, p.Parents.Grid)
+		require.NoError(t, err)
+		windows, err := c.Windows(window, shift, 0)
+		if err != nil {
+			require.ErrorIs(t, err, ErrSize)
+			return
+		}
+		for _, w := range windows {
+			for row := range c.Voxels {
+				require.EqualValues(t, row, w.Row[w.Place[row]])
+			}
+		}
+		fine, err := c.Subdivide()
+		if err == nil {
+			_, err = New(fine.Voxels, fine.Grid)
+			require.NoError(t, err)
+		}
+	})
+}

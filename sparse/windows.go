@@ -11,7 +11,7 @@ import (
 // Windows groups voxels for attention within cubes of the grid, and packs the groups into bins of two lengths. A bin
 // holds one or more whole windows; a voxel attends to those voxels of its bin that are in its own window.
 //
-// Compared with one padded array for every dozen of window lengths this needs two shapes, so that compiled programs
+// Compared with one padded array for each of a dozen window lengths this needs two shapes, so that compiled programs
 // repeat, and fewer padded rows, for somewhat more scores.
 type Windows struct {
 	Bins   [2]int  // number of short and of long bins, at least one each
