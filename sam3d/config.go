@@ -3,6 +3,7 @@
 package sam3d
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -47,33 +48,99 @@ func released() config {
 	}
 }
 
-// readConfig reads the configuration of either layout. The error wraps ErrConfig.
+// readConfig reads the configuration of either layout. The error wraps ErrConfig and names all that is wrong.
 func readConfig(c *weights.Checkpoint) (config, error) {
-	cfg := released()
-	var err error
+	cfg, faults := released(), &faults{}
 	if c.Layout == weights.MLX {
-		err = cfg.readBundle(newTree(c.Config, "config.json"))
+		cfg.readBundle(tree{c.Config, "config.json", faults})
 	} else {
-		err = cfg.readOfficial(c.YAML)
+		cfg.readOfficial(c.YAML, faults)
 	}
-	if err != nil {
+	if err := faults.err(); err != nil {
 		return config{}, err
 	}
-	return cfg, cfg.check()
+	if err := cfg.check(); err != nil {
+		return config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return cfg, nil
 }
 
-// check reports numbers that do not fit from one stage to the next.
+// Bounds of what no model checks.
+const (
+	maxImageSize   = 1 << 11 // of the condition images
+	maxPruneRadius = 1 << 6
+)
+
+// poseLatents are the latents that the pose is made of, and their numbers of values.
+var poseLatents = []flow.StructureLatent{
+	{Name: "6drotation_normalized", Channels: 6, Tokens: 1}, {Name: "translation", Channels: 3, Tokens: 1},
+	{Name: "scale", Channels: 3, Tokens: 1}, {Name: "translation_scale", Channels: 1, Tokens: 1},
+}
+
+// check reports what no model can have, and numbers that do not fit from one stage to the next. It lists the tensors of
+// no model: until a configuration is valid, that list may be of any length.
 func (c *config) check() error {
-	shape := slices.IndexFunc(c.structure.Latents, func(l flow.StructureLatent) bool { return l.Name == flow.ShapeLatent })
-	if shape < 0 {
-		return fmt.Errorf("%w: the structure flow has no latent %q", ErrConfig, flow.ShapeLatent)
+	if err := errors.Join(
+		c.structureTokens.Validate(), c.latentTokens.Validate(), c.structure.Validate(), c.structureDecoder.Validate(),
+		c.latent.Validate(), c.gaussians.Validate(), c.gaussians4.Validate(), c.mesh.Validate(),
+		checkSampling("structure", c.structureSampling), checkSampling("latent", c.latentSampling), c.checkValues(),
+	); err != nil {
+		return err
 	}
-	grid := cubeSide(c.structure.Latents[shape].Tokens) << (len(c.structureDecoder.Channels) - 1)
+	return c.checkFit()
+}
+
+// checkValues checks what belongs to no model.
+func (c *config) checkValues() error {
+	var errs []error
+	if c.imageSize < 1 || c.imageSize > maxImageSize {
+		errs = append(errs, fmt.Errorf("condition images of side %d, must be 1 to %d", c.imageSize, maxImageSize))
+	}
+	if c.pruneRadius < 0 || c.pruneRadius > maxPruneRadius {
+		errs = append(errs, fmt.Errorf("prune radius %d, must be 0 to %d", c.pruneRadius, maxPruneRadius))
+	}
+	if !(c.clipBeyond >= 0) {
+		errs = append(errs, fmt.Errorf("point maps clipped beyond %g depths", c.clipBeyond))
+	}
+	for _, v := range slices.Concat(c.latentScale.Mean, c.latentScale.Std) {
+		if v-v != 0 {
+			errs = append(errs, fmt.Errorf("mean or deviation %g of the latents", v))
+		}
+	}
+	if _, err := c.convention.Decode(pose.Latents{}, pose.NoScene()); errors.Is(err, pose.ErrConvention) {
+		errs = append(errs, err)
+	}
+	for _, want := range poseLatents {
+		if !slices.Contains(c.structure.Latents, want) {
+			errs = append(errs, fmt.Errorf("the structure flow has no latent %q of %d values", want.Name, want.Channels))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkSampling(what string, s flow.Sampling) error {
+	if s.Steps < 1 || s.Steps > MaxSteps {
+		return fmt.Errorf("%d steps of the %s flow, must be 1 to %d", s.Steps, what, MaxSteps)
+	}
+	_, err := flow.NewSchedule(s.Steps, s.Rescale, s.Reversed)
+	return err
+}
+
+// checkFit reports numbers that do not fit from one stage to the next.
+func (c *config) checkFit() error {
+	shape := c.structure.Latents[slices.IndexFunc(c.structure.Latents, func(l flow.StructureLatent) bool {
+		return l.Name == flow.ShapeLatent // there is one in a valid configuration
+	})]
+	grid := cubeSide(shape.Tokens) << (len(c.structureDecoder.Channels) - 1)
+	var errs []error
 	for _, fit := range []struct {
 		what      string
 		have, own int
 	}{
-		{"channels of the structure decoder's latent", c.structureDecoder.LatentChannels, c.structure.Latents[shape].Channels},
+		{"width of the structure flow's condition", c.structure.CondWidth, c.structureTokens.Width()},
+		{"width of the latent flow's condition", c.latent.CondWidth, c.latentTokens.Width()},
+		{"channels of the structure decoder's latent", c.structureDecoder.LatentChannels, shape.Channels},
+		{"channels of the structure decoder's occupancy", c.structureDecoder.OutChannels, 1},
 		{"resolution of the latent flow", c.latent.Resolution, grid},
 		{"resolution of the Gaussian decoder", c.gaussians.Resolution, grid},
 		{"resolution of the light Gaussian decoder", c.gaussians4.Resolution, grid},
@@ -85,19 +152,27 @@ func (c *config) check() error {
 		{"deviations of the latents", len(c.latentScale.Std), c.latent.Channels},
 	} {
 		if fit.have != fit.own {
-			return fmt.Errorf("%w: %s: %d, which does not fit %d of the stage before", ErrConfig, fit.what, fit.have, fit.own)
+			errs = append(errs, fmt.Errorf("%s: %d, which does not fit %d of the stage before", fit.what, fit.have, fit.own))
 		}
 	}
-	if steps := max(c.structureSampling.Steps, c.latentSampling.Steps); min(c.structureSampling.Steps, c.latentSampling.Steps) < 1 || steps > MaxSteps {
-		return fmt.Errorf("%w: %d and %d steps", ErrConfig, c.structureSampling.Steps, c.latentSampling.Steps)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// cubeSide returns n for n³ cells, and 0 for another number.
+// maxSide bounds the side of a cube of tokens.
+const maxSide = 1 << 8
+
+// cube returns n³, or 0 if that is out of range.
+func cube(n int) int {
+	if n < 1 || n > maxSide {
+		return 0
+	}
+	return n * n * n
+}
+
+// cubeSide is the inverse of cube. It returns 0 for a number that is no cube.
 func cubeSide(cells int) int {
-	for n := 1; n*n*n <= cells; n++ {
-		if n*n*n == cells {
+	for n := range maxSide + 1 {
+		if cube(n) == cells {
 			return n
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // readBundle reads config.json of the MLX layout, a flat list of numbers. Keys that are absent keep the released values.
-func (c *config) readBundle(t tree) error {
+func (c *config) readBundle(t tree) {
 	integer := func(key string, into ...*int) {
 		for _, field := range into {
 			*field = t.at(key).int(*field)
@@ -31,14 +31,14 @@ func (c *config) readBundle(t tree) error {
 	integer("image_size", &c.imageSize)
 	integer("downsample_ss_dist", &c.pruneRadius)
 
-	side := t.at("latent_resolution").int(16)
+	tokens := cube(t.at("latent_resolution").int(16))
 	for i := range c.structure.Latents {
 		if l := &c.structure.Latents[i]; l.Name == flow.ShapeLatent {
-			l.Channels, l.Tokens = c.structureDecoder.LatentChannels, side*side*side
+			l.Channels, l.Tokens = c.structureDecoder.LatentChannels, tokens
 		}
 	}
-	for _, tokens := range [][]condition.Embedder{c.structureTokens.Embedders, c.latentTokens.Embedders} {
-		for _, e := range tokens {
+	for _, embedders := range [][]condition.Embedder{c.structureTokens.Embedders, c.latentTokens.Embedders} {
+		for _, e := range embedders {
 			if e.Points != nil {
 				integer("point_channels", &e.Points.Width)
 				integer("point_size", &e.Points.InputSize)
@@ -61,5 +61,4 @@ func (c *config) readBundle(t tree) error {
 	c.latentSampling.Guidance.Strength = t.at("slat_guidance").float(c.latentSampling.Guidance.Strength)
 	c.latentScale.Mean = float32s(t.at("slat_mean"), c.latentScale.Mean)
 	c.latentScale.Std = float32s(t.at("slat_std"), c.latentScale.Std)
-	return t.Err()
 }

@@ -3,7 +3,6 @@
 package sam3d
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -16,8 +15,7 @@ import (
 
 // readOfficial reads the YAML trees of the official layout: the pipeline's and one for each model. Trees and keys that
 // are absent keep the released values.
-func (c *config) readOfficial(documents map[string]map[string]any) error {
-	var errs []error
+func (c *config) readOfficial(documents map[string]map[string]any, faults *faults) {
 	for name, read := range map[string]func(tree){
 		"pipeline":       c.readPipeline,
 		"ss_generator":   c.readStructure,
@@ -34,11 +32,8 @@ func (c *config) readOfficial(documents map[string]map[string]any) error {
 		if documents[name] == nil {
 			continue
 		}
-		t := newTree(documents[name], name+".yaml")
-		read(t)
-		errs = append(errs, t.Err())
+		read(tree{documents[name], name + ".yaml", faults})
 	}
-	return errors.Join(errs...)
 }
 
 // readPipeline reads pipeline.yaml, whose sampling settings overrule those of the generators.
@@ -104,8 +99,7 @@ func readLatentMapping(name string, t tree) flow.StructureLatent {
 	l := flow.StructureLatent{Name: name, Channels: t.at("in_channels").int(0)}
 	position := t.at("pos_embedder")
 	if side := position.at("resolution"); side.has() {
-		n := side.int(0) / max(1, position.at("patch_size").int(1))
-		l.Tokens = n * n * n
+		l.Tokens = cube(side.int(0) / max(1, position.at("patch_size").int(1)))
 	} else {
 		l.Tokens = position.at("token_len").int(1)
 	}

@@ -10,8 +10,8 @@ type Stage string
 // The stages, in the order they run. StageDepth is left out when the request brings a point map, and the decoders of
 // outputs that were not asked for are left out.
 const (
-	StageInput      Stage = "input"      // image, mask and point map to condition tensors
 	StageDepth      Stage = "depth"      // photograph to point map
+	StageInput      Stage = "input"      // image, mask and point map to condition tensors
 	StageCondition  Stage = "condition"  // condition tensors to tokens
 	StageStructure  Stage = "structure"  // sampling of structure and pose
 	StageVoxels     Stage = "voxels"     // structure latent to occupied voxels
@@ -21,7 +21,8 @@ const (
 	StageMesh       Stage = "mesh"       // latents to a mesh
 )
 
-// Event reports progress. For each stage come an event with Step 0 when it starts and one for each finished step.
+// Event reports progress. For each stage come an event with Step 0 when it starts and one for each finished step, until
+// the stage fails. A Generate that does not need the depth model does StageInput before it waits for its turn.
 type Event struct {
 	Stage   Stage
 	Step    int           // finished steps of the stage, 0 to Of

@@ -6,7 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d/condition"
@@ -21,6 +22,11 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, hub weights.
 	if err != nil {
 		return err
 	}
+	depth, err := p.findDepth(ctx, c, hub)
+	if err != nil {
+		return err
+	}
+	defer depth.close()
 	l := loader{ctx: ctx, pipeline: p}
 	p.structure = load(&l, func() (*flow.Structure, error) {
 		return flow.NewStructure(p.backend, p.cfg.structure, sets[weights.SSGenerator])
@@ -44,58 +50,10 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, hub weights.
 	p.mesh = load(&l, func() (*decoder.MeshDecoder, error) {
 		return decoder.NewMesh(p.backend, p.cfg.mesh, sets[weights.SLATDecoderMesh])
 	})
-	p.loadDepth(&l, c, hub)
+	if depth.set != nil {
+		p.depth = load(&l, func() (*moge.Model, error) { return moge.New(p.backend, depth.cfg, depth.set) })
+	}
 	return l.err
-}
-
-// loadDepth loads the depth model, MoGe v1: from the checkpoint's folder, or from the repository that its pipeline.yaml
-// names. Without it the pipeline works from point maps and from pictures alone, so that a depth model that cannot be had
-// is no error, but the reason of a warning.
-func (p *Pipeline) loadDepth(l *loader, c *weights.Checkpoint, hub weights.HubOptions) {
-	if l.err != nil {
-		return
-	}
-	if c.Layout != weights.Official {
-		p.noDepth = "that of the MLX layout, MoGe-3, is not supported yet"
-		return
-	}
-	set, err := depthSet(l.ctx, c, hub)
-	switch {
-	case l.ctx.Err() != nil:
-		l.err = l.ctx.Err()
-	case errors.Is(err, weights.ErrFormat):
-		l.err = err
-	case err != nil:
-		p.noDepth = err.Error()
-	default:
-		p.depth = load(l, func() (*moge.Model, error) {
-			defer set.Close()
-			cfg, err := moge.ConfigFromMap(set.ModelConfig, set)
-			if err != nil {
-				return nil, err
-			}
-			return moge.New(p.backend, cfg, set)
-		})
-	}
-}
-
-// depthSet opens the file of the depth model.
-func depthSet(ctx context.Context, c *weights.Checkpoint, hub weights.HubOptions) (*weights.Set, error) {
-	if c.Has(weights.Depth) {
-		return c.Component(weights.Depth)
-	}
-	t := newTree(c.YAML["pipeline"], "pipeline.yaml").at("depth_model", "model", "pretrained_model_name_or_path")
-	repository := t.string("")
-	if repository == "" {
-		return nil, fmt.Errorf("the folder has none: %w", weights.ErrMissing)
-	}
-	const file = "model.pt"
-	hub.Want = func(name string) bool { return name == file }
-	folder, err := weights.Resolve(ctx, repository, hub)
-	if err != nil {
-		return nil, err
-	}
-	return weights.Open(filepath.Join(folder, file))
 }
 
 // loader keeps the first error of a sequence of loads.
@@ -145,5 +103,20 @@ func (p *Pipeline) checkWeights(c *weights.Checkpoint) (map[string]*weights.Set,
 	check(weights.SLATDecoderGS, decoder.GaussiansSpec(p.cfg.gaussians))
 	check(weights.SLATDecoderGS4, decoder.GaussiansSpec(p.cfg.gaussians4))
 	check(weights.SLATDecoderMesh, decoder.MeshSpec(p.cfg.mesh))
-	return sets, errors.Join(errs...)
+	err := errors.Join(errs...)
+	if missing := missingYAML(c); err != nil && len(missing) > 0 {
+		err = fmt.Errorf("%w\n(there is no %s: the released values were taken)", err, strings.Join(missing, ", no "))
+	}
+	return sets, err
+}
+
+// missingYAML names the configuration files that an official folder lacks.
+func missingYAML(c *weights.Checkpoint) (names []string) {
+	for name, document := range c.YAML {
+		if document == nil {
+			names = append(names, name+".yaml")
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -71,43 +71,57 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	if err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
 	}
-	p = &Pipeline{cfg: cfg, backend: backend, turn: make(chan struct{}, 1), closing: make(chan struct{})}
-	p.turn <- struct{}{}
-	if err := p.load(ctx, checkpoint, options.Hub); err != nil {
-		p.free()
+	opened := &Pipeline{cfg: cfg, backend: backend, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	defer func() {
+		if p == nil { // an error or a panic
+			opened.free()
+		}
+	}()
+	opened.turn <- struct{}{}
+	if err := opened.load(ctx, checkpoint, options.Hub); err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
 	}
-	return p, nil
+	return opened, nil
 }
 
-// Generate makes one object. It waits for its turn, and returns an error that is ctx.Err() within one step of being
-// cancelled. Errors match ErrRequest, ErrClosed, ErrNotFinite, ErrEmptyMask and the other errors of this package and
-// of package input.
+// Generate makes one object. A request that cannot be run is refused at once; one that can waits for its turn, in the
+// order of arrival. It returns an error that is ctx.Err() within one step of being cancelled, and leaves nothing on the
+// device whatever happens. Errors match ErrRequest, ErrClosed, ErrNotFinite, ErrEmptyMask and the other errors of this
+// package and of package input.
 func (p *Pipeline) Generate(ctx context.Context, request Request) (result *Result, err error) {
 	defer guard(&err)
+	if err := p.closed(); err != nil {
+		return nil, err
+	}
 	picture, err := p.check(&request)
 	if err != nil {
+		return nil, err
+	}
+	r := newRun(ctx, p, &request, picture)
+	defer r.cancel()
+	if err := r.prepare(); err != nil {
 		return nil, err
 	}
 	if err := p.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer p.end()
-	r := newRun(ctx, p, &request)
 	defer r.free()
-	return r.generate(picture)
+	return r.generate()
 }
 
-// begin waits for the device.
-func (p *Pipeline) begin(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("sam3d: %w", err)
-	}
+// closed returns ErrClosed once Close was called.
+func (p *Pipeline) closed() error {
 	select {
 	case <-p.closing:
 		return ErrClosed
 	default:
+		return nil
 	}
+}
+
+// begin waits for the device.
+func (p *Pipeline) begin(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("sam3d: waiting for other objects: %w", ctx.Err())
@@ -115,13 +129,14 @@ func (p *Pipeline) begin(ctx context.Context) error {
 		return ErrClosed
 	case <-p.turn:
 	}
-	select {
-	case <-p.closing: // both were ready
-		p.end()
-		return ErrClosed
-	default:
-		return nil
+	err := ctx.Err() // if more than one was ready, select took any
+	if err == nil {
+		err = p.closed()
 	}
+	if err != nil {
+		p.end()
+	}
+	return err
 }
 
 func (p *Pipeline) end() { p.turn <- struct{}{} }

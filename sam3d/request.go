@@ -3,8 +3,10 @@
 package sam3d
 
 import (
+	"errors"
 	"fmt"
 	"image"
+	"slices"
 
 	"github.com/gomlx3d/image3d/sam3d/input"
 )
@@ -52,7 +54,9 @@ type Request struct {
 
 	// Noise replaces the noise of Seed, to compare with another implementation.
 	Noise *Noise
-	// Progress, if set, is told about every stage and step, in order and from the goroutine that called Generate.
+	// Progress, if set, is told about every stage and step, in order and from the goroutine that called Generate. It
+	// must not call Generate or Close of the same pipeline, which would wait for each other for ever. If it panics,
+	// Generate stops as if cancelled and fails with ErrRequest.
 	Progress func(Event)
 }
 
@@ -77,8 +81,6 @@ func (r *Request) check() error {
 	switch {
 	case r.Image == nil:
 		return fmt.Errorf("%w: no image", ErrRequest)
-	case r.Image.Bounds().Empty():
-		return fmt.Errorf("%w: the image has no pixels", ErrRequest)
 	case r.Steps < 0 || r.Steps > MaxSteps:
 		return fmt.Errorf("%w: %d structure steps; they must be 1 to %d, or 0 for the released number", ErrRequest, r.Steps, MaxSteps)
 	case r.LatentSteps < 0 || r.LatentSteps > MaxSteps:
@@ -95,15 +97,48 @@ func (p *Pipeline) check(r *Request) (*input.Picture, error) {
 		return nil, err
 	}
 	picture, err := input.New(r.Image, r.Mask)
+	if errors.Is(err, input.ErrPicture) {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sam3d: %w", err)
 	}
-	if r.Noise != nil && r.Noise.Structure != nil {
-		for _, l := range p.cfg.structure.Latents {
-			if have, want := len(r.Noise.Structure[l.Name]), l.Tokens*l.Channels; have != want {
-				return nil, fmt.Errorf("%w: %d values of noise for the latent %q, which has %d", ErrRequest, have, l.Name, want)
-			}
+	if r.Noise != nil {
+		if err := p.checkNoise(r.Noise); err != nil {
+			return nil, err
 		}
 	}
 	return picture, nil
+}
+
+// checkNoise checks all but the number of voxels, which is not known yet.
+func (p *Pipeline) checkNoise(noise *Noise) error {
+	if noise.Structure != nil {
+		known := make(map[string]bool)
+		for _, l := range p.cfg.structure.Latents {
+			known[l.Name] = true
+			if have, want := len(noise.Structure[l.Name]), l.Tokens*l.Channels; have != want {
+				return fmt.Errorf("%w: %d values of noise for the latent %q, which has %d", ErrRequest, have, l.Name, want)
+			}
+			if !finite(noise.Structure[l.Name]) {
+				return fmt.Errorf("%w: noise of the latent %q is not finite", ErrRequest, l.Name)
+			}
+		}
+		for name := range noise.Structure {
+			if !known[name] {
+				return fmt.Errorf("%w: noise for a latent %.64q, which the model does not have", ErrRequest, name)
+			}
+		}
+	}
+	if channels := p.cfg.latent.Channels; noise.Latent != nil && (len(noise.Latent) == 0 || len(noise.Latent)%channels != 0) {
+		return fmt.Errorf("%w: %d values of latent noise, no multiple of %d channels", ErrRequest, len(noise.Latent), channels)
+	}
+	if !finite(noise.Latent) {
+		return fmt.Errorf("%w: latent noise is not finite", ErrRequest)
+	}
+	return nil
+}
+
+func finite(values []float32) bool {
+	return !slices.ContainsFunc(values, func(v float32) bool { return v-v != 0 })
 }

@@ -25,18 +25,24 @@ import (
 
 // run is one Generate on its way.
 type run struct {
-	ctx     context.Context
-	p       *Pipeline
-	request *Request
-	started time.Time
-	stage   Stage
-	done    int // steps of the stage that were reported
-	result  *Result
-	device  []*tensors.Tensor // to be freed at the end, if not before
+	ctx        context.Context
+	cancel     context.CancelFunc
+	p          *Pipeline
+	request    *Request
+	picture    *input.Picture
+	conditions *input.Conditions
+	started    time.Time
+	stage      Stage
+	done       int   // steps of the stage that were reported
+	fault      error // of the request's Progress
+	result     *Result
+	device     []*tensors.Tensor // to be freed at the end, if not before
 }
 
-func newRun(ctx context.Context, p *Pipeline, request *Request) *run {
-	return &run{ctx: ctx, p: p, request: request, started: time.Now(), result: &Result{Resolution: p.cfg.latent.Resolution}}
+func newRun(ctx context.Context, p *Pipeline, request *Request, picture *input.Picture) *run {
+	r := &run{p: p, request: request, picture: picture, started: time.Now(), result: &Result{Resolution: p.cfg.latent.Resolution}}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	return r
 }
 
 func (r *run) free() { nn.Free(r.device...) }
@@ -48,17 +54,39 @@ func (r *run) warn(format string, args ...any) {
 	r.result.Warnings = append(r.result.Warnings, fmt.Sprintf(format, args...))
 }
 
-// generate is the data path.
-func (r *run) generate(picture *input.Picture) (*Result, error) {
-	points, err := r.pointMap(picture)
-	if err != nil {
-		return nil, err
+// Coverages of the picture beyond which a mask is likely a mistake.
+const (
+	maxCoverage = 0.98
+	minCoverage = 0.0001
+)
+
+// prepare does what needs no device: the conditions, unless the depth model has to look first. So a bad point map is
+// found before any model runs, and while others use the device.
+func (r *run) prepare() error {
+	switch coverage := r.picture.Coverage(); {
+	case coverage > maxCoverage:
+		r.warn("the mask covers %.2f %% of the picture: it may be inverted", 100*coverage)
+	case coverage < minCoverage:
+		r.warn("the mask covers only %.4f %% of the picture: there is little to see of the object", 100*coverage)
 	}
-	conditions, err := r.conditions(picture, points)
-	if err != nil {
-		return nil, err
+	if r.needsDepth() {
+		return nil
 	}
-	tokens, err := r.encode(conditions)
+	return r.condition(r.request.PointMap)
+}
+
+// generate is the data path, from where prepare ended.
+func (r *run) generate() (*Result, error) {
+	if r.needsDepth() {
+		points, err := r.pointMap()
+		if err != nil {
+			return nil, err
+		}
+		if err := r.condition(points); err != nil {
+			return nil, err
+		}
+	}
+	tokens, err := r.encode(r.conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +94,7 @@ func (r *run) generate(picture *input.Picture) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	coords, err := r.voxels(state, conditions)
+	coords, err := r.voxels(state, r.conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -77,55 +105,22 @@ func (r *run) generate(picture *input.Picture) (*Result, error) {
 	if err := r.decode(coords, latents); err != nil {
 		return nil, err
 	}
+	if err := r.stopped(); err != nil {
+		return nil, fmt.Errorf("sam3d: %w", err)
+	}
 	r.result.Took = time.Since(r.started)
 	return r.result, nil
 }
 
-// during runs one stage of a number of steps: it checks the context, reports progress and takes the time.
-func during[T any](r *run, stage Stage, of int, work func() (T, error)) (out T, err error) {
-	if err := r.ctx.Err(); err != nil {
-		return out, fmt.Errorf("sam3d: before %s: %w", stage, err)
-	}
-	begin := time.Now()
-	r.stage, r.done = stage, -1
-	r.report(0, of)
-	out, err = work()
-	if err == nil {
-		err = r.ctx.Err()
-	}
-	if err != nil {
-		return out, fmt.Errorf("sam3d: %s: %w", stage, err)
-	}
-	r.report(of, of)
-	r.result.Timings = append(r.result.Timings, Timing{Stage: stage, Took: time.Since(begin)})
-	return out, nil
+// needsDepth reports whether the depth model has to find the point map.
+func (r *run) needsDepth() bool {
+	return r.request.PointMap == nil && !r.request.NoDepth && r.p.depth != nil
 }
 
-// report tells the caller about a step, once.
-func (r *run) report(step, of int) {
-	if step == r.done {
-		return
-	}
-	r.done = step
-	if r.request.Progress != nil {
-		r.request.Progress(Event{Stage: r.stage, Step: step, Of: of, Elapsed: time.Since(r.started)})
-	}
-}
-
-// pointMap returns the request's point map, the depth model's, or nil.
-func (r *run) pointMap(picture *input.Picture) (*PointMap, error) {
-	if r.request.PointMap != nil {
-		return r.request.PointMap, nil
-	}
-	if r.p.depth == nil && !r.request.NoDepth {
-		r.warn("no point map was given, and there is no depth model (%s): the object was made from the picture alone, and its "+
-			"pose has no scale", r.p.noDepth)
-	}
-	if r.p.depth == nil || r.request.NoDepth {
-		return nil, nil
-	}
+// pointMap returns the depth model's point map.
+func (r *run) pointMap() (*PointMap, error) {
 	return during(r, StageDepth, 1, func() (*PointMap, error) {
-		rgb := picture.RGB()
+		rgb := r.picture.RGB()
 		depth, err := r.p.depth.Infer(r.ctx, moge.Image{Height: rgb.H, Width: rgb.W, Pixels: rgb.Data}, moge.Options{})
 		if err != nil {
 			return nil, err
@@ -138,19 +133,24 @@ func (r *run) pointMap(picture *input.Picture) (*PointMap, error) {
 	})
 }
 
-// conditions prepares what the encoders read.
-func (r *run) conditions(picture *input.Picture, points *PointMap) (*input.Conditions, error) {
+// condition prepares what the encoders read.
+func (r *run) condition(points *PointMap) (err error) {
 	r.result.PointMap = points
-	return during(r, StageInput, 1, func() (*input.Conditions, error) {
+	if points == nil && !r.request.NoDepth {
+		r.warn("no point map was given, and there is no depth model (%s): the object was made from the picture alone, and its "+
+			"pose has no scale", r.p.noDepth)
+	}
+	r.conditions, err = during(r, StageInput, 1, func() (*input.Conditions, error) {
 		options := input.Options{Size: r.p.cfg.imageSize, ClipBeyond: r.p.cfg.clipBeyond}
-		c, err := picture.Prepare(points, options)
+		c, err := r.picture.Prepare(points, options)
 		if errors.Is(err, input.ErrNoPoints) && r.request.PointMap == nil {
 			r.warn("the depth model sees nothing where the object is: its pose has no scale")
 			options.AsOriginal = true
-			c, err = picture.Prepare(points, options)
+			c, err = r.picture.Prepare(points, options)
 		}
 		return c, err
 	})
+	return err
 }
 
 // tokens are what the flows attend to, on the device.
@@ -255,12 +255,9 @@ func (r *run) voxels(state flow.Latents, c *input.Conditions) (*sparse.Coords, e
 // pose decodes the pose latents.
 func (r *run) pose(state flow.Latents, scene pose.Scene) (Pose, error) {
 	var parts [4][]float32
-	for i, name := range []string{"6drotation_normalized", "translation", "scale", "translation_scale"} {
-		if state[name] == nil {
-			return Pose{}, fmt.Errorf("%w: the structure flow has no latent %q", ErrConfig, name)
-		}
+	for i, latent := range poseLatents {
 		var err error
-		if parts[i], err = tensors.CopyFlatData[float32](state[name]); err != nil {
+		if parts[i], err = tensors.CopyFlatData[float32](state[latent.Name]); err != nil {
 			return Pose{}, err
 		}
 	}

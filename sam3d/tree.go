@@ -5,33 +5,56 @@ package sam3d
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // tree reads a value of a YAML or JSON document by its path. A value that is absent keeps the default that is asked
-// with; one of a wrong type is remembered as the document's error, which the reader checks once at the end.
+// with; one of a wrong type is noted as a fault, which the reader checks once at the end.
 type tree struct {
-	value any
-	path  string
-	err   *error
+	value  any
+	path   string
+	faults *faults
 }
 
-func newTree(document any, name string) tree {
-	return tree{value: document, path: name, err: new(error)}
-}
+// faults are the wrong values met in the documents of a checkpoint.
+type faults struct{ list []string }
 
-// Err returns the first wrong value met in the document, an ErrConfig.
-func (t tree) Err() error { return *t.err }
+// maxFaults bounds how many an error names.
+const maxFaults = 20
+
+// err returns all faults as one ErrConfig, or nil if there are none.
+func (f *faults) err() error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	slices.Sort(f.list)
+	f.list = slices.Compact(f.list)
+	if n := len(f.list) - maxFaults; n > 0 {
+		f.list = append(f.list[:maxFaults], fmt.Sprintf("and %d more", n))
+	}
+	return fmt.Errorf("%w: %s", ErrConfig, strings.Join(f.list, "; "))
+}
 
 func (t tree) fail(want string) {
-	if *t.err == nil {
-		*t.err = fmt.Errorf("%w: %s is %v, not %s", ErrConfig, t.path, t.value, want)
+	var have string
+	switch v := t.value.(type) {
+	case map[string]any, map[any]any:
+		have = "a mapping"
+	case []any:
+		have = "a list"
+	case string:
+		have = fmt.Sprintf("%.64q", v)
+	default:
+		have = fmt.Sprintf("%.64v", v)
 	}
+	t.faults.list = append(t.faults.list, fmt.Sprintf("%.256q is %s, not %s", t.path, have, want))
 }
 
 // at descends by map keys (strings) and list positions (ints).
 func (t tree) at(keys ...any) tree {
 	for _, key := range keys {
-		next := tree{path: fmt.Sprintf("%s.%v", t.path, key), err: t.err}
+		next := tree{path: fmt.Sprintf("%s.%v", t.path, key), faults: t.faults}
 		switch key := key.(type) {
 		case string:
 			if m, ok := t.value.(map[string]any); ok {
@@ -101,13 +124,15 @@ func (t tree) int(otherwise int) int {
 	case nil:
 		return otherwise
 	case int:
-		return v
+		if v > -1<<31 && v < 1<<31 { // products of two never overflow
+			return v
+		}
 	case float64: // JSON has no integers
 		if v == math.Trunc(v) && math.Abs(v) < 1<<31 {
 			return int(v)
 		}
 	}
-	t.fail("an integer")
+	t.fail("an integer of 32 bits")
 	return otherwise
 }
 
