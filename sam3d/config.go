@@ -108,7 +108,7 @@ func (c *config) checkValues() error {
 		}
 	}
 	if _, err := c.convention.Decode(pose.Latents{}, pose.NoScene()); errors.Is(err, pose.ErrConvention) {
-		errs = append(errs, err)
+		errs = append(errs, fmt.Errorf("%w: %q", pose.ErrConvention, c.convention))
 	}
 	for _, want := range poseLatents {
 		if !slices.Contains(c.structure.Latents, want) {

@@ -155,6 +155,7 @@ func readEmbedder(t tree, inputs []condition.Input) condition.Embedder {
 		backbone, err := dinov2.Named(name)
 		if err != nil {
 			t.at("dino_model").fail("a DINOv2 model")
+			return condition.Embedder{}
 		}
 		// The original builds the named model; these keys exist to make small ones for tests.
 		small := t.at("backbone_kwargs")

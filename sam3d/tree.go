@@ -20,8 +20,10 @@ type tree struct {
 // faults are the wrong values met in the documents of a checkpoint.
 type faults struct{ list []string }
 
-// maxFaults bounds how many an error names.
-const maxFaults = 20
+const (
+	maxFaults = 20  // that an error names
+	maxString = 128 // bytes of a name
+)
 
 // err returns all faults as one ErrConfig, or nil if there are none.
 func (f *faults) err() error {
@@ -86,6 +88,9 @@ func (t tree) keys() []string {
 	}
 	keys := make([]string, 0, len(m))
 	for key := range m {
+		if len(key) > maxString {
+			t.fail("a mapping with short keys")
+		}
 		keys = append(keys, key)
 	}
 	return keys
@@ -152,9 +157,11 @@ func (t tree) string(otherwise string) string {
 	case nil:
 		return otherwise
 	case string:
-		return v
+		if len(v) <= maxString {
+			return v
+		}
 	}
-	t.fail("a string")
+	t.fail("a short string")
 	return otherwise
 }
 

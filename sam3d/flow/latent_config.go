@@ -90,6 +90,9 @@ func (cfg LatentConfig) Validate() error {
 			return fmt.Errorf("%w: latent: %s %d", ErrConfig, v.name, v.value)
 		}
 	}
+	if cfg.Blocks > maxBlocks || cfg.IOBlocks > maxIOBlocks {
+		return fmt.Errorf("%w: latent: blocks %d, outer blocks %d", ErrConfig, cfg.Blocks, cfg.IOBlocks)
+	}
 	if cfg.Width%cfg.Heads != 0 {
 		return fmt.Errorf("%w: latent: width %d is no multiple of %d heads", ErrConfig, cfg.Width, cfg.Heads)
 	}

@@ -72,6 +72,13 @@ func DistilledStructureSampling(steps int) Sampling {
 	return Sampling{Steps: steps, Rescale: 3, Step: StepUniform}
 }
 
+// Bounds that keep a hostile configuration from asking for an endless list of tensors.
+const (
+	maxBlocks   = 1 << 8 // of transformers
+	maxLatents  = 1 << 5
+	maxIOBlocks = 1 << 4
+)
+
 // Validate reports the first hyperparameter that no model can have. The error wraps ErrConfig.
 func (cfg StructureConfig) Validate() error {
 	for _, v := range []struct {
@@ -81,6 +88,9 @@ func (cfg StructureConfig) Validate() error {
 		if v.value < 1 || v.value > 1<<20 {
 			return fmt.Errorf("%w: structure: %s %d", ErrConfig, v.name, v.value)
 		}
+	}
+	if cfg.Blocks > maxBlocks || len(cfg.Latents) > maxLatents {
+		return fmt.Errorf("%w: structure: blocks %d, latents %d", ErrConfig, cfg.Blocks, len(cfg.Latents))
 	}
 	if cfg.Width%cfg.Heads != 0 {
 		return fmt.Errorf("%w: structure: width %d is no multiple of %d heads", ErrConfig, cfg.Width, cfg.Heads)
