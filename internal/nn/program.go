@@ -125,11 +125,7 @@ func NewProgram(backend compute.Backend, name string, build GraphFn) *Program {
 func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			if cause, ok := r.(error); ok {
-				err = fmt.Errorf("%s: %w", p.name, cause)
-			} else {
-				err = fmt.Errorf("%s: %v", p.name, r)
-			}
+			err = fmt.Errorf("%s: %w", p.name, asError(r))
 		}
 	}()
 	names := slices.Sorted(maps.Keys(w))
@@ -147,6 +143,14 @@ func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) 
 		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
 	return out, nil
+}
+
+// asError is what was recovered from a panic, as an error.
+func asError(r any) error {
+	if err, ok := r.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", r)
 }
 
 // Call1 is Call for a program of one output.
@@ -173,6 +177,12 @@ func (p *Program) exec(names []string) (*Exec, error) {
 		return exec, nil
 	}
 	build := func(g *Graph, args []*Node) []*Node {
+		defer func() {
+			// Exec catches errors only; anything else would leave it waiting for this compilation for ever.
+			if r := recover(); r != nil {
+				panic(asError(r))
+			}
+		}()
 		compilations.Add(1)
 		inputs := len(args) - len(names)
 		nodes := make(map[string]*Node, len(names))
