@@ -103,20 +103,20 @@ func (p *Pipeline) checkWeights(c *weights.Checkpoint) (map[string]*weights.Set,
 	check(weights.SLATDecoderGS, decoder.GaussiansSpec(p.cfg.gaussians))
 	check(weights.SLATDecoderGS4, decoder.GaussiansSpec(p.cfg.gaussians4))
 	check(weights.SLATDecoderMesh, decoder.MeshSpec(p.cfg.mesh))
-	err := errors.Join(errs...)
-	if missing := missingYAML(c); err != nil && len(missing) > 0 {
-		err = fmt.Errorf("%w\n(there is no %s: the released values were taken)", err, strings.Join(missing, ", no "))
-	}
-	return sets, err
+	return sets, errors.Join(errs...)
 }
 
-// missingYAML names the configuration files that an official folder lacks.
-func missingYAML(c *weights.Checkpoint) (names []string) {
+// withMissingYAML adds to an error which configuration files an official folder lacks, as that may explain it.
+func withMissingYAML(err error, c *weights.Checkpoint) error {
+	var names []string
 	for name, document := range c.YAML {
 		if document == nil {
 			names = append(names, name+".yaml")
 		}
 	}
+	if len(names) == 0 {
+		return err
+	}
 	slices.Sort(names)
-	return names
+	return fmt.Errorf("%w\n(there is no %s: the released values were taken)", err, strings.Join(names, ", no "))
 }

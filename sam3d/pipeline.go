@@ -4,6 +4,7 @@ package sam3d
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -69,7 +70,7 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	defer checkpoint.Close()
 	cfg, err := readConfig(checkpoint)
 	if err != nil {
-		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
+		return nil, fmt.Errorf("sam3d: open %s: %w", source, withMissingYAML(err, checkpoint))
 	}
 	opened := &Pipeline{cfg: cfg, backend: backend, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	defer func() {
@@ -78,7 +79,11 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 		}
 	}()
 	opened.turn <- struct{}{}
-	if err := opened.load(ctx, checkpoint, options.Hub); err != nil {
+	err = opened.load(ctx, checkpoint, options.Hub)
+	if errors.Is(err, ErrWeights) {
+		err = withMissingYAML(err, checkpoint)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
 	}
 	return opened, nil
