@@ -3,32 +3,44 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"os"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"github.com/gomlx3d/image3d/sam3d"
 )
 
-// progress shows one bar for each stage.
+// progress shows one bar for each stage on a terminal, and one line for each step elsewhere.
 type progress struct {
-	out io.Writer
-	bar *progressbar.ProgressBar
+	out      io.Writer
+	terminal bool
+	bar      *progressbar.ProgressBar
 }
 
-func newProgress(out io.Writer) *progress { return &progress{out: out} }
+func newProgress(out io.Writer) *progress {
+	file, ok := out.(*os.File)
+	return &progress{out: out, terminal: ok && term.IsTerminal(int(file.Fd()))}
+}
 
 func (p *progress) event(e sam3d.Event) {
+	if !p.terminal {
+		if e.Step > 0 {
+			fmt.Fprintf(p.out, "%s %d/%d after %s\n", e.Stage, e.Step, e.Of, e.Elapsed.Round(10*time.Millisecond))
+		}
+		return
+	}
 	if e.Step == 0 {
 		p.close()
 		p.bar = progressbar.NewOptions(e.Of, progressbar.OptionSetWriter(p.out), progressbar.OptionSetWidth(30),
-			progressbar.OptionSetDescription(padded(string(e.Stage))), progressbar.OptionShowCount(),
+			progressbar.OptionSetDescription(fmt.Sprintf("%-10s", e.Stage)), progressbar.OptionShowCount(),
 			progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(e.Of > 1),
 			progressbar.OptionThrottle(0), progressbar.OptionSetRenderBlankState(true))
 	}
-	if p.bar != nil {
-		_ = p.bar.Set(e.Step) // a bar that cannot be drawn is no reason to stop
-	}
+	_ = p.bar.Set(e.Step) // a bar that cannot be drawn is no reason to stop
 }
 
 // close ends the bar's line.
@@ -38,12 +50,4 @@ func (p *progress) close() {
 		_, _ = io.WriteString(p.out, "\n")
 		p.bar = nil
 	}
-}
-
-// padded aligns the bars.
-func padded(stage string) string {
-	for len(stage) < len(sam3d.StageGaussians4) {
-		stage += " "
-	}
-	return stage
 }
