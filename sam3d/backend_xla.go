@@ -5,6 +5,7 @@
 package sam3d
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -49,7 +50,13 @@ func checkPlugin(config string) error {
 }
 
 // findPlugin loads a plugin by its path, its name, or the name of a version of it ("cpu_v0.114.0" for "cpu").
-func findPlugin(name string) (*pjrt.Plugin, error) {
+// go-xla v0.4.2 panics for a file that is no library.
+func findPlugin(name string) (plugin *pjrt.Plugin, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("a file there cannot be loaded as a plugin")
+		}
+	}()
 	available := pjrt.AvailablePlugins()
 	if _, exact := available[name]; !exact && !filepath.IsAbs(name) {
 		for _, candidate := range slices.Sorted(maps.Keys(available)) {
