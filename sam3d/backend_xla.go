@@ -1,6 +1,6 @@
 // Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
 
-//go:build ((linux && (amd64 || arm64)) || (darwin && arm64) || (windows && amd64)) && !noxla
+//go:build ((linux && (amd64 || arm64)) || (darwin && arm64) || (windows && amd64)) && cgo && !noxla
 
 package sam3d
 

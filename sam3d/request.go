@@ -34,8 +34,8 @@ const MaxSteps = 1000
 type Request struct {
 	// Image is the whole photograph. The colours under transparent pixels count: the model looks at the surroundings.
 	Image image.Image
-	// Mask marks the object: it has the image's size, and alpha where that varies, else luminance, tells how much a
-	// pixel belongs to the object. Nil takes the image's own alpha.
+	// Mask marks the object: it has the image's size, and alpha where that varies, else the brightest of red, green and
+	// blue, tells how much a pixel belongs to the object. Nil takes the image's own alpha.
 	Mask image.Image
 	// PointMap replaces the checkpoint's depth model. Another size than the image's is resampled to the nearest pixel.
 	PointMap *PointMap

@@ -85,6 +85,9 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 	request.Progress = bar.event
 	result, err := pipeline.Generate(ctx, request)
 	bar.close()
+	if errors.Is(err, sam3d.ErrNoVoxels) {
+		return nil, fmt.Errorf("%w; the model sees no object there: check the mask, or try another -seed", err)
+	}
 	if err != nil {
 		return nil, err
 	}
