@@ -28,43 +28,45 @@ const (
 	RemapSinhExp Remap = "sinh_exp" // (sinh a, sinh b, e^c)
 )
 
-// Config describes a MoGe-1 network. The zero value is invalid; start from ViTL or ConfigFromMap.
+// Config describes a network of any version. The zero value is invalid; start from V1, V2, V3 or ConfigFromMap.
 type Config struct {
+	Version int // 1, 2 or 3
+
 	Backbone dinov2.Config // image encoder, without registers (ViT-L/14)
-	Layers   []int         // ascending indices of the encoder's blocks that the head sees (20, 21, 22, 23)
-
-	ProjectDim   int    // channels of the projected features (512)
-	UpsampleDims [3]int // channels after each doubling of the size (256, 128, 64)
-	HiddenRatio  int    // hidden channels of a residual block over its channels (2)
-	ResBlocks    int    // residual blocks after each doubling (2)
-
-	LastResBlocks int // residual blocks of each output branch (0)
-	LastChannels  int // channels of an output branch before its last convolution (32)
-	LastKernel    int // side of the last convolution's kernel, odd (1)
+	Layers   []int         // ascending indices of the encoder's blocks that are looked at (20 to 23; 5, 11, 17, 23)
 
 	Remap         Remap   // (exp)
-	MaskThreshold float32 // a pixel is valid whose raw mask value exceeds it (0.5)
-	MinTokens     int     // patches at resolution level 0 (1275)
-	MaxTokens     int     // patches at resolution level 9 (2551)
-}
+	MaskThreshold float32 // a pixel is valid whose mask value exceeds it (0.5)
+	MinTokens     int     // patches at resolution level 0 (1275; 1200)
+	MaxTokens     int     // patches at resolution level 9 (2551; 3600)
 
-// ViTL is the released model, moge-vitl.
-func ViTL() Config {
-	return Config{
-		Backbone: dinov2.ViTL14(), Layers: []int{20, 21, 22, 23},
-		ProjectDim: 512, UpsampleDims: [3]int{256, 128, 64}, HiddenRatio: 2, ResBlocks: 2,
-		LastChannels: 32, LastKernel: 1,
-		Remap: RemapExp, MaskThreshold: 0.5, MinTokens: 1275, MaxTokens: 2551,
-	}
+	Trunk   TrunkConfig    // the head of MoGe-1
+	Pyramid PyramidConfig  // neck and heads of MoGe-2 and MoGe-3
+	Refiner *RefinerConfig // of MoGe-3; nil if there is none
 }
 
 const (
-	normGroup    = 32      // channels of a group in the second norm of a residual block
+	normGroup    = 32      // channels of a group in the inner norm of a residual block
 	normEpsilon  = 1e-5    // of the group norms
 	maxChannels  = 1 << 13 // no released width comes near these
 	maxBlocks    = 1 << 6
 	maxNumTokens = 1 << 14 // some 3.2 million working pixels
 )
+
+// bound is a field of a configuration with the range that it must be in.
+type bound struct {
+	name          string
+	value, lo, hi int
+}
+
+func checkBounds(bounds ...bound) error {
+	for _, f := range bounds {
+		if f.value < f.lo || f.value > f.hi {
+			return fmt.Errorf("%w: %s is %d, not in %d to %d", ErrConfig, f.name, f.value, f.lo, f.hi)
+		}
+	}
+	return nil
+}
 
 // Validate returns an error that wraps ErrConfig if a field is out of range.
 func (c Config) Validate() error {
@@ -74,36 +76,36 @@ func (c Config) Validate() error {
 	if c.Backbone.Registers != 0 || c.Backbone.PatchSize != patch {
 		return fmt.Errorf("%w: a backbone of %d registers and patches of %d", ErrConfig, c.Backbone.Registers, c.Backbone.PatchSize)
 	}
-	if err := c.validateLayers(); err != nil {
+	if err := checkBounds(
+		bound{"MinTokens", c.MinTokens, 1, maxNumTokens}, bound{"MaxTokens", c.MaxTokens, c.MinTokens, maxNumTokens},
+	); err != nil {
 		return err
-	}
-	for _, f := range []struct {
-		name          string
-		value, lo, hi int
-	}{
-		{"ProjectDim", c.ProjectDim, 1, maxChannels},
-		{"UpsampleDims[0]", c.UpsampleDims[0], 1, maxChannels},
-		{"UpsampleDims[1]", c.UpsampleDims[1], 1, maxChannels},
-		{"UpsampleDims[2]", c.UpsampleDims[2], 1, maxChannels},
-		{"HiddenRatio", c.HiddenRatio, 1, normGroup},
-		{"ResBlocks", c.ResBlocks, 0, maxBlocks},
-		{"LastResBlocks", c.LastResBlocks, 0, maxBlocks},
-		{"LastChannels", c.LastChannels, 1, maxChannels},
-		{"LastKernel", c.LastKernel, 1, 15},
-		{"MinTokens", c.MinTokens, 1, maxNumTokens},
-		{"MaxTokens", c.MaxTokens, c.MinTokens, maxNumTokens},
-	} {
-		if f.value < f.lo || f.value > f.hi {
-			return fmt.Errorf("%w: %s is %d, not in %d to %d", ErrConfig, f.name, f.value, f.lo, f.hi)
-		}
-	}
-	if c.LastKernel%2 == 0 {
-		return fmt.Errorf("%w: LastKernel %d is even", ErrConfig, c.LastKernel)
 	}
 	if math.IsNaN(float64(c.MaskThreshold)) {
 		return fmt.Errorf("%w: MaskThreshold is NaN", ErrConfig)
 	}
-	return c.validateHead()
+	if err := c.validateLayers(); err != nil {
+		return err
+	}
+	switch c.Remap {
+	case RemapLinear, RemapSinh, RemapExp, RemapSinhExp:
+	default:
+		return fmt.Errorf("%w: unknown Remap %q", ErrConfig, c.Remap)
+	}
+	return c.validateVersion()
+}
+
+// validateVersion checks what the versions have of their own.
+func (c Config) validateVersion() error {
+	switch c.Version {
+	case 1:
+		return c.Trunk.validate()
+	case 2:
+		return c.Pyramid.validate(c.Backbone.EmbedDim)
+	case 3:
+		return errors.Join(c.Pyramid.validate(c.Backbone.EmbedDim), c.validateRefiner())
+	}
+	return fmt.Errorf("%w: version %d; there are 1, 2 and 3", ErrConfig, c.Version)
 }
 
 func (c Config) validateLayers() error {
@@ -116,23 +118,4 @@ func (c Config) validateLayers() error {
 		}
 	}
 	return nil
-}
-
-// validateHead checks that hidden channels divide into groups, and the remap.
-func (c Config) validateHead() error {
-	widths := map[int]int{} // number of residual blocks by channels
-	for _, width := range c.UpsampleDims {
-		widths[width] += c.ResBlocks
-	}
-	widths[c.LastChannels] += c.LastResBlocks
-	for width, blocks := range widths {
-		if hidden := width * c.HiddenRatio; blocks > 0 && (hidden < normGroup || hidden%(hidden/normGroup) != 0) {
-			return fmt.Errorf("%w: %d hidden channels do not divide into groups of about %d", ErrConfig, hidden, normGroup)
-		}
-	}
-	switch c.Remap {
-	case RemapLinear, RemapSinh, RemapExp, RemapSinhExp:
-		return nil
-	}
-	return fmt.Errorf("%w: unknown Remap %q", ErrConfig, c.Remap)
 }

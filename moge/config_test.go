@@ -16,7 +16,7 @@ import (
 )
 
 func TestSpecOfReleasedModel(t *testing.T) {
-	cfg := ViTL()
+	cfg := V1()
 	require.NoError(t, cfg.Validate())
 	spec := Spec(cfg)
 	require.Len(t, spec, 421)
@@ -45,17 +45,17 @@ func TestValidate(t *testing.T) {
 		"layer too deep":       func(c *Config) { c.Layers = []int{24} },
 		"layers descend":       func(c *Config) { c.Layers = []int{3, 2} },
 		"layer twice":          func(c *Config) { c.Layers = []int{3, 3} },
-		"projection":           func(c *Config) { c.ProjectDim = 0 },
-		"huge projection":      func(c *Config) { c.ProjectDim = math.MaxInt },
-		"upsample":             func(c *Config) { c.UpsampleDims[1] = -1 },
-		"hidden ratio":         func(c *Config) { c.HiddenRatio = 0 },
-		"hidden below a group": func(c *Config) { c.UpsampleDims[2] = 8 },
-		"hidden not in groups": func(c *Config) { c.UpsampleDims[2] = 49 }, // 98 in 3 groups
-		"blocks":               func(c *Config) { c.ResBlocks = -1 },
-		"last blocks":          func(c *Config) { c.LastResBlocks = 1 << 20 },
-		"last channels":        func(c *Config) { c.LastChannels = 0 },
-		"last hidden":          func(c *Config) { c.LastResBlocks, c.LastChannels = 1, 12 },
-		"even kernel":          func(c *Config) { c.LastKernel = 2 },
+		"projection":           func(c *Config) { c.Trunk.ProjectDim = 0 },
+		"huge projection":      func(c *Config) { c.Trunk.ProjectDim = math.MaxInt },
+		"upsample":             func(c *Config) { c.Trunk.UpsampleDims[1] = -1 },
+		"hidden ratio":         func(c *Config) { c.Trunk.HiddenRatio = 0 },
+		"hidden below a group": func(c *Config) { c.Trunk.UpsampleDims[2] = 8 },
+		"hidden not in groups": func(c *Config) { c.Trunk.UpsampleDims[2] = 49 }, // 98 in 3 groups
+		"blocks":               func(c *Config) { c.Trunk.ResBlocks = -1 },
+		"last blocks":          func(c *Config) { c.Trunk.LastResBlocks = 1 << 20 },
+		"last channels":        func(c *Config) { c.Trunk.LastChannels = 0 },
+		"last hidden":          func(c *Config) { c.Trunk.LastResBlocks, c.Trunk.LastChannels = 1, 12 },
+		"even kernel":          func(c *Config) { c.Trunk.LastKernel = 2 },
 		"remap":                func(c *Config) { c.Remap = "tanh" },
 		"no remap":             func(c *Config) { c.Remap = "" },
 		"threshold":            func(c *Config) { c.MaskThreshold = float32(math.NaN()) },
@@ -64,7 +64,7 @@ func TestValidate(t *testing.T) {
 		"too many tokens":      func(c *Config) { c.MaxTokens = 1 << 30 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := ViTL()
+			cfg := V1()
 			change(&cfg)
 			require.ErrorIs(t, cfg.Validate(), ErrConfig)
 			_, err := New(fixture.Backend(t), cfg, weights.NewSet(nil))
@@ -86,7 +86,7 @@ func released() map[string]any {
 func TestConfigFromMap(t *testing.T) {
 	cfg, err := ConfigFromMap(released(), nil)
 	require.NoError(t, err)
-	require.Equal(t, ViTL(), cfg)
+	require.Equal(t, V1(), cfg)
 
 	m := released()
 	delete(m, "trained_area_range")
@@ -104,9 +104,11 @@ func TestConfigFromMapDefaults(t *testing.T) {
 	backbone, err := dinov2.Named("dinov2_vitb14")
 	require.NoError(t, err)
 	require.Equal(t, Config{
-		Backbone: backbone, Layers: []int{8, 9, 10, 11},
-		ProjectDim: 512, UpsampleDims: [3]int{256, 128, 128}, HiddenRatio: 1, ResBlocks: 1,
-		LastChannels: 32, LastKernel: 1, Remap: RemapLinear, MaskThreshold: 0.5, MinTokens: 1200, MaxTokens: 2500,
+		Version: 1, Backbone: backbone, Layers: []int{8, 9, 10, 11},
+		Trunk: TrunkConfig{
+			ProjectDim: 512, UpsampleDims: [3]int{256, 128, 128}, HiddenRatio: 1, ResBlocks: 1, LastChannels: 32, LastKernel: 1,
+		},
+		Remap: RemapLinear, MaskThreshold: 0.5, MinTokens: 1200, MaxTokens: 2500,
 	}, cfg)
 }
 

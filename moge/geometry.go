@@ -43,7 +43,7 @@ type FocalShift struct {
 //
 // The error wraps ErrCamera or ErrInput.
 func RecoverFocalShift(points []float32, height, width int, mask []bool) (FocalShift, error) {
-	return recoverCamera(points, height, width, mask, 0)
+	return recoverCamera(points, height, width, mask, 0, (*fit).minimise)
 }
 
 // RecoverShift is RecoverFocalShift for a known focal length, which must be positive.
@@ -51,7 +51,7 @@ func RecoverShift(points []float32, height, width int, mask []bool, focal float3
 	if !(focal > 0) || math.IsInf(float64(focal), 0) {
 		return FocalShift{}, fmt.Errorf("%w: focal length %g", ErrInput, focal)
 	}
-	return recoverCamera(points, height, width, mask, focal)
+	return recoverCamera(points, height, width, mask, focal, (*fit).minimise)
 }
 
 // FocalFromFOV returns the focal length, relative to half the diagonal, of a horizontal field of view in degrees.
@@ -60,8 +60,8 @@ func FocalFromFOV(degrees, aspect float64) float32 {
 	return float32(geom.IntrinsicsFromFOV(degrees*math.Pi/180, aspect).Focal(aspect))
 }
 
-// recoverCamera fits the shift and, if focal is 0, the focal length.
-func recoverCamera(points []float32, height, width int, mask []bool, focal float32) (FocalShift, error) {
+// recoverCamera fits the shift and, if focal is 0, the focal length, with one of the solvers.
+func recoverCamera(points []float32, height, width int, mask []bool, focal float32, solve func(*fit) (search, error)) (FocalShift, error) {
 	if height < 1 || width < 1 || len(points)/3/height != width || len(points) != 3*height*width {
 		return FocalShift{}, fmt.Errorf("%w: %d values for a %dx%d point map", ErrInput, len(points), height, width)
 	}
@@ -81,7 +81,7 @@ func recoverCamera(points []float32, height, width int, mask []bool, focal float
 			return FocalShift{}, fmt.Errorf("%w: point (%g, %g, %g)", ErrCamera, s.x, s.y, s.z)
 		}
 	}
-	result, err := problem.minimise()
+	result, err := solve(problem)
 	if err != nil {
 		return FocalShift{}, err
 	}
@@ -135,6 +135,12 @@ func centres(size int, span float64) []float32 {
 		out[i] = centre(i, size, span)
 	}
 	return out
+}
+
+// coordinates returns those of the pixel centres of a map of a picture of the given aspect, half its diagonal being 1.
+func coordinates(rows, cols int, aspect float64) (u, v []float32) {
+	spanU, spanV := spans(aspect)
+	return centres(cols, spanU), centres(rows, spanV)
 }
 
 // focalAt returns the best focal length for the shift as it is returned, in float32.

@@ -73,7 +73,7 @@ func TestRecoverMirrored(t *testing.T) {
 	found, err := RecoverFocalShift(points, 40, 40, nil)
 	require.NoError(t, err)
 	require.InDelta(t, -1, found.Focal, 1e-4)
-	result := newResult(40, 40, points, nil, found, Options{KeepInvalid: true})
+	result := newResult(&Raw{Height: 40, Width: 40, Points: points}, nil, found, 1, Options{KeepInvalid: true})
 	require.True(t, result.Degenerate())
 }
 

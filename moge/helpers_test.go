@@ -19,13 +19,13 @@ import (
 
 // small is a network that runs in milliseconds.
 func small() Config {
-	cfg := ViTL()
+	cfg := V1()
 	cfg.Backbone = dinov2.Config{
 		EmbedDim: 16, Depth: 2, NumHeads: 2, MLPRatio: 2, PatchSize: patch, Grid: 3, InterpolateOffset: 0.1, NormEpsilon: 1e-6,
 	}
 	cfg.Layers = []int{0, 1}
-	cfg.ProjectDim, cfg.UpsampleDims, cfg.ResBlocks = 8, [3]int{16, 16, 16}, 1
-	cfg.LastChannels, cfg.MinTokens, cfg.MaxTokens = 8, 6, 12
+	cfg.Trunk.ProjectDim, cfg.Trunk.UpsampleDims, cfg.Trunk.ResBlocks = 8, [3]int{16, 16, 16}, 1
+	cfg.Trunk.LastChannels, cfg.MinTokens, cfg.MaxTokens = 8, 6, 12
 	return cfg
 }
 

@@ -17,8 +17,12 @@ type Options struct {
 	// ResolutionLevel chooses the number of patches between Config.MinTokens (level 0) and Config.MaxTokens (level 9);
 	// nil is 9. Other levels extrapolate.
 	ResolutionLevel *int
-	// NumTokens is the number of patches, if it is not 0. ResolutionLevel does not count then.
+	// NumTokens is the number of patches, if it is not 0. ResolutionLevel does not count then. Each patch is 14x14
+	// working pixels, whatever the size of the picture.
 	NumTokens int
+	// RefineRounds is how often MoGe-3 corrects the depth; 0 is the released number, 3, and below 0 is never. The other
+	// versions have no refiner: they refuse a number above 0.
+	RefineRounds int
 	// FOVX is the horizontal field of view in degrees, above 0 and below 180; 0 is unknown.
 	FOVX float64
 	// ForceProjection moves the points, each at its depth, to where the camera sees their pixels (the default of the
@@ -28,17 +32,21 @@ type Options struct {
 	KeepInvalid bool
 }
 
-// Result is the geometry of a picture. Axes: x right, y down, z forward; the unit of length is unknown.
+// Result is the geometry of a picture. Axes: x right, y down, z forward. The unit of length is the metre if MetricScale
+// is not 0, else unknown.
 type Result struct {
 	Height, Width int
 	Points        []float32 // [Height, Width, 3]; +Inf outside the mask
 	Depth         []float32 // [Height, Width], z of the points; +Inf outside the mask
-	Mask          []bool    // [Height, Width], whether a point is valid
+	Mask          []bool    // [Height, Width], whether a point is valid; nil if the network has no mask
+	Normals       []float32 // [Height, Width, 3], of length 1, 0 outside the mask; nil if the network has none
+	// MetricScale is what the network's points were multiplied with to be in metres; 0: it does not know.
+	MetricScale float32
 	// Intrinsics is the camera matrix for column vectors, in units of the picture's width and height, its centre being
 	// (0.5, 0.5).
 	Intrinsics [3][3]float64
 	// Focal is the focal length relative to half the diagonal of the picture, and Shift what was added to the
-	// network's z.
+	// network's z, before MetricScale.
 	FocalShift
 }
 
@@ -46,83 +54,111 @@ type Result struct {
 // one, and Shift 0), or a focal length that is not positive.
 func (r *Result) Degenerate() bool { return r.Samples < 2 || !(r.Focal > 0) }
 
-// Infer estimates the points and the camera of a picture (infer of moge/model/v1.py, in float32).
+// Infer estimates the points and the camera of a picture (infer of moge/model/v1.py and v2.py and of
+// mlx_vlm/models/moge3, in float32).
 //
 // Errors wrap ErrInput or ErrCamera, or are the context's.
 func (m *Model) Infer(ctx context.Context, image Image, opt Options) (*Result, error) {
-	numTokens, err := m.cfg.tokens(opt)
-	if err != nil {
-		return nil, err
-	}
 	if opt.FOVX != 0 && !(opt.FOVX > 0 && opt.FOVX < 180) {
 		return nil, fmt.Errorf("%w: a field of view of %g degrees", ErrInput, opt.FOVX)
 	}
-	raw, err := m.Forward(ctx, image, numTokens)
+	raw, err := m.Forward(ctx, image, opt)
 	if err != nil {
 		return nil, err
 	}
-	valid := make([]bool, len(raw.Mask))
-	for i, value := range raw.Mask {
-		valid[i] = value > m.cfg.MaskThreshold
+	valid := raw.valid(m.cfg.MaskThreshold)
+	focal := float32(0)
+	if opt.FOVX != 0 {
+		focal = FocalFromFOV(opt.FOVX, float64(raw.Width)/float64(raw.Height))
 	}
-	var camera FocalShift
-	if opt.FOVX == 0 {
-		camera, err = RecoverFocalShift(raw.Points, raw.Height, raw.Width, valid)
-	} else {
-		focal := FocalFromFOV(opt.FOVX, float64(raw.Width)/float64(raw.Height))
-		camera, err = RecoverShift(raw.Points, raw.Height, raw.Width, valid, focal)
+	solve := (*fit).minimise
+	if m.cfg.Version == 3 {
+		solve = (*fit).descend
 	}
+	camera, err := recoverCamera(raw.Points, raw.Height, raw.Width, valid, focal, solve)
 	if err != nil {
 		return nil, err
 	}
 	if opt.ForceProjection && !(camera.Focal > 0) {
 		return nil, fmt.Errorf("%w: focal length %g", ErrCamera, camera.Focal)
 	}
-	return newResult(raw.Height, raw.Width, raw.Points, valid, camera, opt), nil
+	return newResult(raw, valid, camera, m.cfg.Version, opt), nil
+}
+
+// valid cuts the mask at a threshold.
+func (r *Raw) valid(threshold float32) []bool {
+	if r.Mask == nil {
+		return nil
+	}
+	valid := make([]bool, len(r.Mask))
+	for i, value := range r.Mask {
+		valid[i] = value > threshold
+	}
+	return valid
 }
 
 // tokens returns the number of patches that the options ask for.
 func (c Config) tokens(opt Options) (int, error) {
-	if opt.NumTokens != 0 {
-		return opt.NumTokens, nil // Forward checks it
+	n := float64(opt.NumTokens)
+	if opt.NumTokens == 0 {
+		level := 9.0
+		if opt.ResolutionLevel != nil {
+			level = float64(*opt.ResolutionLevel)
+		}
+		n = float64(c.MinTokens) + level/9*float64(c.MaxTokens-c.MinTokens)
 	}
-	level := 9.0
-	if opt.ResolutionLevel != nil {
-		level = float64(*opt.ResolutionLevel)
-	}
-	n := float64(c.MinTokens) + level/9*float64(c.MaxTokens-c.MinTokens)
 	if n < 1 || n > maxNumTokens {
-		return 0, fmt.Errorf("%w: resolution level %g asks for %.0f patches, not in 1 to %d", ErrInput, level, n, maxNumTokens)
+		return 0, fmt.Errorf("%w: %.0f patches, not in 1 to %d", ErrInput, n, maxNumTokens)
 	}
 	return int(n), nil
 }
 
-// newResult shifts or projects points, which it changes in place, and hides those outside the mask.
-func newResult(height, width int, points []float32, mask []bool, found FocalShift, opt Options) *Result {
+// newResult shifts or projects the points and brings them to metres, in place, and hides those outside the mask. The
+// later versions also take points that are not in front of the camera out of the mask.
+func newResult(raw *Raw, mask []bool, found FocalShift, version int, opt Options) *Result {
+	height, width := raw.Height, raw.Width
 	r := &Result{
-		Height: height, Width: width, Points: points, Depth: make([]float32, height*width), Mask: mask, FocalShift: found,
+		Height: height, Width: width, Points: raw.Points, Depth: make([]float32, height*width), Mask: mask,
+		Normals: raw.Normals, MetricScale: raw.MetricScale, FocalShift: found,
 	}
 	camera := geom.IntrinsicsFromFocal(float64(found.Focal), float64(width)/float64(height))
 	for i, row := range camera.Matrix() {
 		r.Intrinsics[i] = row
 	}
+	scale := raw.MetricScale
+	if scale == 0 {
+		scale = 1
+	}
 	imageio.ForRows(height, rowsPerTask, func(lo, hi int) {
 		for i := lo * width; i < hi*width; i++ {
-			p := points[3*i : 3*i+3]
-			if !opt.KeepInvalid && !mask[i] {
-				p[0], p[1], p[2], r.Depth[i] = inf, inf, inf, inf
+			p := r.Points[3*i : 3*i+3]
+			p[2] += found.Shift
+			if mask != nil && version > 1 {
+				mask[i] = mask[i] && p[2]*scale > 0
+			}
+			if mask != nil && !mask[i] && !opt.KeepInvalid {
+				r.hide(i)
 				continue
 			}
-			p[2] += found.Shift
-			r.Depth[i] = p[2]
 			if opt.ForceProjection {
 				u, v := (float64(i%width)+0.5)/float64(width), (float64(i/width)+0.5)/float64(height)
 				seen := camera.Unproject(u, v, float64(p[2]))
 				p[0], p[1] = float32(seen[0]), float32(seen[1])
 			}
+			p[0], p[1], p[2] = scale*p[0], scale*p[1], scale*p[2]
+			r.Depth[i] = p[2]
 		}
 	})
 	return r
+}
+
+// hide marks a pixel as invalid.
+func (r *Result) hide(i int) {
+	p := r.Points[3*i : 3*i+3]
+	p[0], p[1], p[2], r.Depth[i] = inf, inf, inf, inf
+	if r.Normals != nil {
+		clear(r.Normals[3*i : 3*i+3])
+	}
 }
 
 const rowsPerTask = 16

@@ -1,12 +1,20 @@
 // Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
 
-// Package moge estimates the geometry of a picture: for each pixel the point that is seen there, and the camera (Wang
-// et al., "MoGe: Unlocking Accurate Monocular Geometry Estimation for Open-Domain Images with Optimal Training
-// Supervision", 2024).
+// Package moge estimates the geometry of a picture: for each pixel the point that is seen there, and the camera. It
+// holds the three versions of MoGe behind one Model:
 //
-// The network is MoGe-1, the depth model of SAM 3D Objects: a vision transformer, whose last layers are enlarged by
-// convolutions to a map of points and a mask. The points are right up to a scale, which stays unknown, and a shift
-// along the view direction, which RecoverFocalShift finds together with the focal length.
+//   - MoGe-1, the depth model of SAM 3D Objects: points up to an unknown scale, and a mask (Wang et al., "MoGe: Unlocking
+//     Accurate Monocular Geometry Estimation for Open-Domain Images with Optimal Training Supervision", 2024);
+//   - MoGe-2: points in metres, a mask and normals (Wang et al., "MoGe-2: Accurate Monocular Geometry with Metric Scale
+//     and Sharp Details", 2025);
+//   - MoGe-3, the depth model of the MLX bundle: MoGe-2 with a sparse network that corrects the depth in rounds.
+//
+// A vision transformer encodes the picture; convolutions enlarge the sum of some of its layers to maps of points, mask
+// and normals. The points miss a shift along the view direction, which RecoverFocalShift finds together with the focal
+// length. Files v1.go, v2.go and v3.go hold what a version has of its own.
+//
+// Arithmetic is float32 throughout, whatever the precision of the weights: with keys and values in half precision the
+// attention of this encoder moves the scale of a scene by more than a tenth.
 //
 // Camera axes: x right, y down, z forward.
 package moge
@@ -28,21 +36,18 @@ import (
 const patch = 14 // side of a patch in pixels
 
 // Model holds a network's weights on a device. It is safe for concurrent use.
-//
-// Arithmetic is float32 throughout: in half precision the attention of this encoder moves the scale of a scene by more
-// than a tenth.
 type Model struct {
-	cfg     Config
-	encoder *dinov2.Encoder
-	weights []nn.Weights   // everything but the encoder's, to be freed
-	image   nn.Weights     // mean, std
-	project nn.Weights     // of the encoder's layers
-	stages  [][]nn.Weights // of each doubling: upsample, then the residual blocks
-	output  nn.Weights     // of the branches
+	cfg Config
+	*stem
+	version version
+}
 
-	normalizing, projecting, upsampling, residual, branching *nn.Program
-
-	strip int // pixels that the output branches work on at a time
+// version is what comes after the encoder.
+type version interface {
+	// forward evaluates the network on a picture that was checked, with about the given number of patches and, if it
+	// has a refiner, that many rounds of it.
+	forward(ctx context.Context, image Image, numTokens, rounds int) (*Raw, error)
+	close()
 }
 
 // New checks the weights against the configuration and uploads them in their own precision. The set may be closed
@@ -54,56 +59,22 @@ func New(backend compute.Backend, cfg Config, set *weights.Set) (m *Model, err e
 	if err := set.Check(Spec(cfg)); err != nil {
 		return nil, fmt.Errorf("moge: %w", err)
 	}
-	m = &Model{cfg: cfg, strip: stripPixels}
-	m.compile(backend)
+	m = &Model{cfg: cfg, stem: newStem(backend, cfg)}
 	defer func() {
 		if err != nil {
 			m.Close()
 			m = nil
 		}
 	}()
-	if m.encoder, err = dinov2.New(backend, cfg.Backbone, set.Sub("backbone.")); err != nil {
-		return m, fmt.Errorf("moge: %w", err)
+	if err = m.load(set); err != nil {
+		return m, err
 	}
-	for _, prefix := range []string{"image_", "head."} {
-		uploaded, err := set.Sub(prefix).Upload(backend)
-		if err != nil {
-			return m, fmt.Errorf("moge: %w", err)
-		}
-		m.weights = append(m.weights, uploaded)
+	if cfg.Version == 1 {
+		m.version, err = newTrunk(m.stem, set)
+	} else {
+		m.version, err = newPyramid(m.stem, set)
 	}
-	m.split(m.weights[0], m.weights[1])
-	return m, nil
-}
-
-// split sorts the weights by the programs that use them.
-func (m *Model) split(image, head nn.Weights) {
-	m.image, m.project, m.output = image, head.In("projects"), head.In("output_block")
-	for s := range m.cfg.UpsampleDims {
-		stage := head.In("upsample_blocks.%d", s)
-		var parts []nn.Weights
-		for block := range 1 + m.cfg.ResBlocks {
-			parts = append(parts, stage.In("%d", block))
-		}
-		m.stages = append(m.stages, parts)
-	}
-}
-
-func (m *Model) compile(backend compute.Backend) {
-	cfg := m.cfg
-	program := func(name string, build func(p nn.Params, in []*Node) *Node) *nn.Program {
-		return nn.NewProgram(backend, "moge."+name, func(p nn.Params, in []*Node) []*Node { return []*Node{build(p, in)} })
-	}
-	m.normalizing = program("normalize", func(p nn.Params, in []*Node) *Node { return normalize(p, in[0]) })
-	m.projecting = program("project", func(p nn.Params, in []*Node) *Node {
-		return project(p, cfg.Backbone, in[2:], in[0], in[1])
-	})
-	m.upsampling = program("upsample", func(p nn.Params, in []*Node) *Node { return upsample(p, in[0], in[1], in[2]) })
-	m.residual = program("residual", func(p nn.Params, in []*Node) *Node { return residual(p, in[0]) })
-	m.branching = program("output", func(p nn.Params, in []*Node) *Node {
-		rows, cols := tapNodes{in[1], in[2], in[3]}, tapNodes{in[4], in[5], in[6]}
-		return output(p, cfg, in[0], rows, cols, in[7], in[8])
-	})
+	return m, err
 }
 
 // Config returns the hyperparameters.
@@ -111,117 +82,125 @@ func (m *Model) Config() Config { return m.cfg }
 
 // Close frees the weights and the compiled programs. It must not be called during another call.
 func (m *Model) Close() {
-	if m.encoder != nil {
-		m.encoder.Close()
+	if m.version != nil {
+		m.version.close()
 	}
-	for _, p := range []*nn.Program{m.normalizing, m.projecting, m.upsampling, m.residual, m.branching} {
-		p.Close()
-	}
-	for _, w := range m.weights {
-		w.Free()
-	}
-}
-
-// Image is a picture of three planes, red, green and blue.
-type Image struct {
-	Height, Width int
-	Pixels        []float32 // [3, Height, Width], 0..1
+	m.close()
 }
 
 // Raw is what the network says of a picture, at the picture's size.
 type Raw struct {
 	Height, Width int
-	Points        []float32 // [Height, Width, 3], up to a scale and a shift of z
-	Mask          []float32 // [Height, Width]; above Config.MaskThreshold a point is valid
+	Points        []float32 // [Height, Width, 3], short of a shift of z, and in a unit of their own
+	Mask          []float32 // [Height, Width]; where it exceeds Config.MaskThreshold a point is valid; nil: no mask
+	Normals       []float32 // [Height, Width, 3], of length 1, towards the camera; nil: none
+	MetricScale   float32   // metres to a unit of the points; 0: not known
 }
 
-// Forward runs the network on a picture of about the given number of patches. Each patch is 14x14 working pixels,
-// whatever the size of the picture.
+// Forward runs the network alone, without the search for the camera. Of the options only those count that say how fine
+// to look: ResolutionLevel, NumTokens and RefineRounds.
 //
 // Errors wrap ErrInput, or are the context's.
-func (m *Model) Forward(ctx context.Context, image Image, numTokens int) (*Raw, error) {
+func (m *Model) Forward(ctx context.Context, image Image, opt Options) (*Raw, error) {
 	if err := image.check(); err != nil {
 		return nil, err
 	}
-	size, err := workingSize(image.Height, image.Width, numTokens)
+	numTokens, err := m.cfg.tokens(opt)
 	if err != nil {
 		return nil, err
 	}
-	picture, err := size.prepare(image)
-	if err != nil {
-		return nil, fmt.Errorf("moge: %w", err)
-	}
-	values, err := m.network(ctx, size, picture)
+	rounds, err := m.cfg.rounds(opt)
 	if err != nil {
 		return nil, err
 	}
-	values, err = imageio.Resize(values, image.Height, image.Width, imageio.Bilinear)
-	if err != nil {
-		return nil, fmt.Errorf("moge: %w", err)
-	}
-	return &Raw{
-		Height: image.Height, Width: image.Width,
-		Points: m.cfg.Remap.points(values), Mask: values.Data[3*image.Height*image.Width:],
-	}, ctx.Err()
+	return m.version.forward(ctx, image, numTokens, rounds)
 }
 
-// network evaluates the network at the working size.
-//
-//	picture [3, 14 rows, 14 cols]
-//	values  [4, height, width]
-func (m *Model) network(ctx context.Context, size working, picture imageio.Planes) (values imageio.Planes, err error) {
-	layers, err := m.encode(ctx, picture)
-	if err != nil {
-		return values, err
+// stem is what the versions share: the encoder and the sum of its projected layers.
+type stem struct {
+	cfg     Config
+	backend compute.Backend
+	encoder *dinov2.Encoder
+	weights []nn.Weights // everything but the encoder's, to be freed
+	image   nn.Weights   // mean, std
+	project nn.Weights   // of the encoder's layers
+
+	normalizing, projecting *nn.Program
+}
+
+func newStem(backend compute.Backend, cfg Config) *stem {
+	s := &stem{cfg: cfg, backend: backend}
+	s.normalizing = s.program("normalize", func(p nn.Params, in []*Node) *Node { return normalize(p, in[0]) })
+	s.projecting = s.program("project", func(p nn.Params, in []*Node) *Node {
+		x := project(p, cfg.Backbone, in[2:], in[0], in[1])
+		if cfg.Version > 1 { // MoGe-1 does so before each doubling of the size
+			x = appendUV(x, in[0], in[1])
+		}
+		return x
+	})
+	return s
+}
+
+// program is a program of one output.
+func (s *stem) program(name string, build func(p nn.Params, in []*Node) *Node) *nn.Program {
+	return nn.NewProgram(s.backend, "moge."+name, func(p nn.Params, in []*Node) []*Node { return []*Node{build(p, in)} })
+}
+
+// load uploads the shared weights.
+func (s *stem) load(set *weights.Set) (err error) {
+	names := s.cfg.names()
+	if s.encoder, err = dinov2.New(s.backend, s.cfg.Backbone, set.Sub(names.backbone)); err != nil {
+		return fmt.Errorf("moge: %w", err)
 	}
-	x, err := m.decode(ctx, size, layers)
-	nn.Free(layers...)
-	defer func() { nn.Free(x) }()
-	if err != nil {
-		return values, err
+	if s.image, err = s.upload(set, names.image); err == nil {
+		s.project, err = s.upload(set, names.project)
 	}
-	return m.evaluate(ctx, size, x)
+	return err
+}
+
+// upload uploads the tensors below a prefix. The stem frees them.
+func (s *stem) upload(set *weights.Set, prefix string) (nn.Weights, error) {
+	uploaded, err := set.Sub(prefix).Upload(s.backend)
+	if err != nil {
+		return nil, fmt.Errorf("moge: %w", err)
+	}
+	s.weights = append(s.weights, uploaded)
+	return uploaded, nil
+}
+
+func (s *stem) close() {
+	if s.encoder != nil {
+		s.encoder.Close()
+	}
+	s.normalizing.Close()
+	s.projecting.Close()
+	for _, w := range s.weights {
+		w.Free()
+	}
 }
 
 // encode returns the tokens after the selected blocks and the final norm, on the device.
-func (m *Model) encode(ctx context.Context, picture imageio.Planes) ([]*tensors.Tensor, error) {
+//
+//	picture [3, 14 rows, 14 cols]
+//	out     [1, T, D] for each of Config.Layers
+func (s *stem) encode(ctx context.Context, picture imageio.Planes) ([]*tensors.Tensor, error) {
 	input := tensors.FromFlatDataAndDimensions(picture.Data, 1, picture.C, picture.H, picture.W)
 	defer nn.Free(input)
-	normalized, err := m.normalizing.Call1(m.image, input)
+	normalized, err := s.normalizing.Call1(s.image, input)
 	if err != nil {
 		return nil, err
 	}
 	defer nn.Free(normalized)
-	return m.encoder.Intermediate(ctx, normalized, m.cfg.Layers...)
+	return s.encoder.Intermediate(ctx, normalized, s.cfg.Layers...)
 }
 
-// decode enlarges the projected layers eight times, on the device. Also with an error the caller frees what it returns.
-func (m *Model) decode(ctx context.Context, size working, layers []*tensors.Tensor) (*tensors.Tensor, error) {
-	rows, cols := size.rows, size.cols
-	u, v := size.coordinates(rows, cols)
+// sum adds up the projections of the encoder's layers. u and v are the coordinates of the grid's cells.
+//
+//	out [1, Y, X, C], on the device
+func (s *stem) sum(layers []*tensors.Tensor, u, v []float32) (*tensors.Tensor, error) {
 	in := []any{u, v}
 	for _, layer := range layers {
 		in = append(in, layer)
 	}
-	x, err := m.projecting.Call1(m.project, in...)
-	for _, stage := range m.stages {
-		for i, w := range stage {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				return x, err
-			}
-			before := x
-			if i == 0 {
-				x, err = m.upsampling.Call1(w, before, u, v)
-			} else {
-				x, err = m.residual.Call1(w, before)
-			}
-			nn.Free(before)
-		}
-		rows, cols = 2*rows, 2*cols
-		u, v = size.coordinates(rows, cols)
-	}
-	return x, err
+	return s.projecting.Call1(s.project, in...)
 }

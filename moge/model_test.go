@@ -108,11 +108,11 @@ func TestProjection(t *testing.T) {
 func TestStrips(t *testing.T) {
 	m := newModel(t, small())
 	image := testImage(60, 40)
-	want, err := m.Forward(t.Context(), image, 12)
+	want, err := m.Forward(t.Context(), image, Options{NumTokens: 12})
 	require.NoError(t, err)
 	for _, strip := range []int{1, 300, 1000} {
-		m.strip = strip
-		got, err := m.Forward(t.Context(), image, 12)
+		m.version.(*trunk).strip = strip
+		got, err := m.Forward(t.Context(), image, Options{NumTokens: 12})
 		require.NoError(t, err)
 		require.InDeltaSlice(t, want.Points, got.Points, 1e-5)
 		require.InDeltaSlice(t, want.Mask, got.Mask, 1e-5)
@@ -122,16 +122,16 @@ func TestStrips(t *testing.T) {
 // TestOutputVariants: branches with residual blocks, or with a wider last convolution, are evaluated in one piece.
 func TestOutputVariants(t *testing.T) {
 	for _, change := range []func(c *Config){
-		func(c *Config) { c.LastResBlocks, c.LastChannels = 2, 16 },
-		func(c *Config) { c.LastKernel = 3 },
-		func(c *Config) { c.ResBlocks = 0 },
-		func(c *Config) { c.UpsampleDims = [3]int{32, 16, 48} },
+		func(c *Config) { c.Trunk.LastResBlocks, c.Trunk.LastChannels = 2, 16 },
+		func(c *Config) { c.Trunk.LastKernel = 3 },
+		func(c *Config) { c.Trunk.ResBlocks = 0 },
+		func(c *Config) { c.Trunk.UpsampleDims = [3]int{32, 16, 48} },
 	} {
 		cfg := small()
 		change(&cfg)
 		m := newModel(t, cfg)
-		m.strip = 100
-		raw, err := m.Forward(t.Context(), testImage(60, 40), 12)
+		m.version.(*trunk).strip = 100
+		raw, err := m.Forward(t.Context(), testImage(60, 40), Options{NumTokens: 12})
 		require.NoError(t, err)
 		require.Len(t, raw.Mask, 60*40)
 	}
@@ -143,7 +143,7 @@ func TestForwardKeepsImage(t *testing.T) {
 	require.NoError(t, err)
 	image := testImage(size.height, size.width) // resizing it is the identity
 	before := testImage(size.height, size.width)
-	_, err = m.Forward(t.Context(), image, 6)
+	_, err = m.Forward(t.Context(), image, Options{NumTokens: 6})
 	require.NoError(t, err)
 	require.Equal(t, before, image)
 }
@@ -153,7 +153,7 @@ func TestNewRefusesWeights(t *testing.T) {
 	_, err := New(fixture.Backend(t), cfg, weights.NewSet(nil))
 	require.ErrorIs(t, err, weights.ErrMismatch)
 	other := cfg
-	other.ProjectDim++
+	other.Trunk.ProjectDim++
 	_, err = New(fixture.Backend(t), cfg, randomSet(other))
 	require.ErrorIs(t, err, weights.ErrMismatch)
 }
@@ -184,7 +184,7 @@ func (c *countdown) Err() error {
 // TestCancel ends the context at every point where it is looked at.
 func TestCancel(t *testing.T) {
 	m := newModel(t, small())
-	m.strip = 300
+	m.version.(*trunk).strip = 300
 	for looks := range int32(1000) {
 		ctx := &countdown{Context: t.Context()}
 		ctx.left.Store(looks)
@@ -217,15 +217,15 @@ func TestConcurrent(t *testing.T) {
 
 // BenchmarkHead runs the convolutions of the head as released, on a grid of 12 x 12 patches.
 func BenchmarkHead(b *testing.B) {
-	cfg := ViTL()
+	cfg := V1()
 	cfg.Backbone.Depth, cfg.Layers = 1, []int{0}
 	m := newModel(b, cfg)
 	size := working{height: 170, width: 170, rows: 12, cols: 12}
 	layer := tensors.FromFlatDataAndDimensions(make([]float32, 145*1024), 1, 145, 1024)
 	for b.Loop() {
-		x, err := m.decode(b.Context(), size, []*tensors.Tensor{layer})
+		x, err := m.version.(*trunk).decode(b.Context(), size, []*tensors.Tensor{layer})
 		require.NoError(b, err)
-		_, err = m.evaluate(b.Context(), size, x)
+		_, err = m.version.(*trunk).evaluate(b.Context(), size, x)
 		require.NoError(b, err)
 		nn.Free(x)
 	}

@@ -3,46 +3,28 @@
 package moge_test
 
 import (
-	"encoding/json"
+	"cmp"
+	"fmt"
 	"image"
+	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gomlx3d/image3d/dinov2"
 	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/internal/geom"
 	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d/input"
+	"github.com/gomlx3d/image3d/weights"
 )
 
-// caseConfig is the configuration of a case of the network.
+// caseConfig is how a case calls the network.
 type caseConfig struct {
-	DimProj           int             `json:"dim_proj"`
-	DimUpsample       [3]int          `json:"dim_upsample"`
-	HiddenRatio       int             `json:"dim_times_res_block_hidden"`
-	ResBlocks         int             `json:"num_res_blocks"`
-	Remap             string          `json:"remap_output"`
-	NumTokens         [2]int          `json:"num_tokens_range"`
-	LastResBlocks     int             `json:"last_res_blocks"`
-	LastChannels      int             `json:"last_conv_channels"`
-	LastKernel        int             `json:"last_conv_size"`
-	MaskThreshold     float32         `json:"mask_threshold"`
-	IntermediateLayer json.RawMessage `json:"intermediate_layers"`
-	Backbone          struct {
-		ImageSize int     `json:"img_size"`
-		PatchSize int     `json:"patch_size"`
-		EmbedDim  int     `json:"embed_dim"`
-		Depth     int     `json:"depth"`
-		NumHeads  int     `json:"num_heads"`
-		MLPRatio  float64 `json:"mlp_ratio"`
-		Epsilon   float64 `json:"layer_norm_eps"`
-		Registers int     `json:"num_register_tokens"`
-		Antialias bool    `json:"interpolate_antialias"`
-		Offset    float64 `json:"interpolate_offset"`
-	} `json:"tiny_backbone"`
-	Call struct {
+	Backbone map[string]any `json:"tiny_backbone"`
+	Call     struct {
 		Fn              string   `json:"fn"`
 		NumTokens       int      `json:"num_tokens"`
 		NumTokensUsed   int      `json:"num_tokens_used"`
@@ -50,30 +32,35 @@ type caseConfig struct {
 		ApplyMask       *bool    `json:"apply_mask"`
 		Level           *int     `json:"resolution_level"`
 		FOVX            *float64 `json:"fov_x"`
+		RefineSteps     *int     `json:"refine_steps"`
 	} `json:"call"`
 }
 
-func (c caseConfig) config(t *testing.T) moge.Config {
-	b := c.Backbone
-	cfg := moge.Config{
-		Backbone: dinov2.Config{
-			EmbedDim: b.EmbedDim, Depth: b.Depth, NumHeads: b.NumHeads, MLPRatio: b.MLPRatio, PatchSize: b.PatchSize,
-			Grid: b.ImageSize / b.PatchSize, Registers: b.Registers, InterpolateAntialias: b.Antialias,
-			InterpolateOffset: b.Offset, NormEpsilon: b.Epsilon,
-		},
-		ProjectDim: c.DimProj, UpsampleDims: c.DimUpsample, HiddenRatio: c.HiddenRatio, ResBlocks: c.ResBlocks,
-		LastResBlocks: c.LastResBlocks, LastChannels: c.LastChannels, LastKernel: c.LastKernel,
-		Remap: moge.Remap(c.Remap), MaskThreshold: c.MaskThreshold, MinTokens: c.NumTokens[0], MaxTokens: c.NumTokens[1],
-	}
-	var last int
-	if json.Unmarshal(c.IntermediateLayer, &last) == nil {
-		for i := range last {
-			cfg.Layers = append(cfg.Layers, b.Depth-last+i)
-		}
+// network reads the configuration of a case as that of a checkpoint, and its weights. A case names a backbone that is
+// none of the released ones, and gives its sizes beside.
+func network(t *testing.T, c *fixture.Case, version int) (moge.Config, *weights.Set) {
+	var m map[string]any
+	var config caseConfig
+	c.Decode(t, &m)
+	c.Decode(t, &config)
+	set := weights.OfficialDepth(c.Tensors.Sub("param/"))
+	encoder, nested := m["encoder"].(map[string]any)
+	if nested {
+		encoder["backbone"] = "dinov2_vits14"
+		maps.Copy(encoder, config.Backbone)
 	} else {
-		require.NoError(t, json.Unmarshal(c.IntermediateLayer, &cfg.Layers))
+		m["encoder"] = "dinov2_vits14"
 	}
-	return cfg
+	if version == 3 {
+		m["model_type"] = "moge3"
+	}
+	cfg, err := moge.ConfigFromMap(m, set)
+	if !nested { // MoGe-1 stores no number of heads, and the weights do not tell it
+		cfg.Backbone.NumHeads, err = int(config.Backbone["num_heads"].(float64)), nil
+	}
+	require.NoError(t, err)
+	require.Equal(t, version, cfg.Version)
+	return cfg, set
 }
 
 // options returns those of the case's call. A choice that the case leaves out is the original's default, which is to
@@ -89,65 +76,138 @@ func (c caseConfig) options() moge.Options {
 	if c.Call.FOVX != nil {
 		o.FOVX = *c.Call.FOVX
 	}
+	if c.Call.RefineSteps != nil {
+		o.RefineRounds = cmp.Or(*c.Call.RefineSteps, -1)
+	}
 	return o
 }
 
-// images splits the case's picture, or batch of pictures.
-func images(t *testing.T, c *fixture.Case) []moge.Image {
+// images splits the case's picture, or batch of pictures: planes, or in MoGe-3 pixels.
+func images(t *testing.T, c *fixture.Case, pixels bool) []moge.Image {
 	shape := c.Shape(t, "in/image")
-	height, width := shape[len(shape)-2], shape[len(shape)-1]
+	n := len(shape)
+	height, width := shape[n-2], shape[n-1]
+	if pixels {
+		height, width = shape[n-3], shape[n-2]
+	}
 	var out []moge.Image
-	for pixels := range slices.Chunk(c.Float32s(t, "in/image"), 3*height*width) {
-		out = append(out, moge.Image{Height: height, Width: width, Pixels: pixels})
+	for values := range slices.Chunk(c.Float32s(t, "in/image"), 3*height*width) {
+		if pixels {
+			planes := make([]float32, len(values))
+			for i, v := range values {
+				planes[i%3*height*width+i/3] = v
+			}
+			values = planes
+		}
+		out = append(out, moge.Image{Height: height, Width: width, Pixels: values})
 	}
 	return out
 }
 
+// TestReference runs the three networks, each alone and with what follows.
 func TestReference(t *testing.T) {
-	fixture.Run(t, "moge1", func(t *testing.T, c *fixture.Case) {
-		var config caseConfig
-		c.Decode(t, &config)
-		model, err := moge.New(fixture.Backend(t), config.config(t), c.Tensors.Sub("param/"))
-		require.NoError(t, err)
-		defer model.Close()
-		got := make(map[string]any)
-		switch config.Call.Fn {
-		case "forward":
-			points, mask := forward(t, c, model, config.Call.NumTokens)
-			got["out/points"], got["out/mask"] = points, mask
-		case "infer":
-			got["out/forward_points"], got["out/forward_mask"] = forward(t, c, model, config.Call.NumTokensUsed)
-			infer(t, c, model, config.options(), got)
-		default:
-			t.Fatalf("unknown function %q", config.Call.Fn)
+	for version, component := range []string{1: "moge1", 2: "moge2", 3: "moge3"} {
+		if version == 0 {
+			continue
 		}
-		checkAll(t, c, got)
-	})
-}
-
-func forward(t *testing.T, c *fixture.Case, model *moge.Model, numTokens int) (points, mask []float32) {
-	for _, image := range images(t, c) {
-		raw, err := model.Forward(t.Context(), image, numTokens)
-		require.NoError(t, err)
-		points, mask = append(points, raw.Points...), append(mask, raw.Mask...)
+		t.Run(component, func(t *testing.T) {
+			if paths, _ := filepath.Glob(filepath.Join(fixture.Dir(), component, "*.json")); len(paths) == 0 {
+				t.Skipf("no reference cases of %s in %s", component, fixture.Dir())
+			}
+			fixture.Run(t, component, func(t *testing.T, c *fixture.Case) {
+				if c.Has("in/coords") {
+					checkAll(t, c, refined(t, c))
+					return
+				}
+				checkAll(t, c, evaluated(t, c, version))
+			})
+		})
 	}
-	return points, mask
 }
 
-func infer(t *testing.T, c *fixture.Case, model *moge.Model, options moge.Options, got map[string]any) {
-	var points, depth []float32
-	var mask []bool
-	var intrinsics []float64
-	for _, image := range images(t, c) {
+// evaluated computes the outputs of a case of a whole network, picture by picture.
+func evaluated(t *testing.T, c *fixture.Case, version int) map[string]any {
+	var config caseConfig
+	c.Decode(t, &config)
+	cfg, set := network(t, c, version)
+	model, err := moge.New(fixture.Backend(t), cfg, set)
+	require.NoError(t, err)
+	defer model.Close()
+	floats, masks := make(map[string][]float32), make(map[string][]bool)
+	options := config.options()
+	for _, image := range images(t, c, version == 3) {
+		raw, err := model.Forward(t.Context(), image, options)
+		require.NoError(t, err)
+		for name, values := range map[string][]float32{
+			"points": raw.Points, "mask": raw.Mask, "normal": raw.Normals, "metric_scale": {raw.MetricScale},
+		} {
+			if config.Call.Fn == "forward" {
+				floats["out/"+name] = append(floats["out/"+name], values...)
+			} else {
+				floats["out/forward_"+name] = append(floats["out/forward_"+name], values...)
+			}
+		}
+		for step := 0; c.Has(fmt.Sprintf("out/forward_points_step%d", step)); step++ {
+			raw, err := model.Forward(t.Context(), image, moge.Options{NumTokens: options.NumTokens, RefineRounds: cmp.Or(step, -1)})
+			require.NoError(t, err)
+			name := fmt.Sprintf("out/forward_points_step%d", step)
+			floats[name] = append(floats[name], raw.Points...)
+		}
+		if config.Call.Fn == "forward" {
+			continue
+		}
 		r, err := model.Infer(t.Context(), image, options)
 		require.NoError(t, err)
-		points, depth, mask = append(points, r.Points...), append(depth, r.Depth...), append(mask, r.Mask...)
-		for _, row := range r.Intrinsics {
-			intrinsics = append(intrinsics, row[:]...)
-		}
 		require.False(t, r.Degenerate())
+		for name, values := range map[string][]float32{"points": r.Points, "depth": r.Depth, "normal": r.Normals} {
+			floats["out/"+name] = append(floats["out/"+name], values...)
+		}
+		masks["out/mask"] = append(masks["out/mask"], r.Mask...)
+		for _, row := range r.Intrinsics {
+			for _, v := range row {
+				floats["out/intrinsics"] = append(floats["out/intrinsics"], float32(v))
+			}
+		}
 	}
-	got["out/points"], got["out/depth"], got["out/mask"], got["out/intrinsics"] = points, depth, mask, intrinsics
+	got := make(map[string]any)
+	for name, values := range floats {
+		got[name] = values
+	}
+	for name, values := range masks {
+		got[name] = values
+	}
+	return got
+}
+
+// refined computes the outputs of a case of the refiner alone, one map of the batch after the other.
+func refined(t *testing.T, c *fixture.Case) map[string]any {
+	var m map[string]any
+	var config struct {
+		Shape [4]int `json:"shape"` // of the voxels
+	}
+	c.Decode(t, &m)
+	c.Decode(t, &config)
+	rows, cols := config.Shape[1], config.Shape[2]
+	features := c.Shape(t, "in/encoder_feature")
+	refine, done, err := moge.NewRefiner(fixture.Backend(t), m, features[3], c.Tensors.Sub("param/refiner."))
+	require.NoError(t, err)
+	defer done()
+	coords, values, encoded := c.Ints(t, "in/coords"), c.Float32s(t, "in/feats"), c.Float32s(t, "in/encoder_feature")
+	var out []float32
+	for b := range config.Shape[0] {
+		bins := make([]int32, rows*cols)
+		for i := range bins {
+			at := coords[4*(b*rows*cols+i):]
+			require.Equal(t, []int{b, i / cols, i % cols}, at[:3])
+			bins[i] = int32(at[3])
+		}
+		n := features[1] * features[2] * features[3]
+		delta, err := refine(t.Context(), rows, cols, values[3*b*rows*cols:][:3*rows*cols], bins,
+			tensors.FromFlatDataAndDimensions(encoded[b*n:][:n], 1, features[1], features[2], features[3]))
+		require.NoError(t, err)
+		out = append(out, delta...)
+	}
+	return map[string]any{"out/out": out}
 }
 
 func checkAll(t *testing.T, c *fixture.Case, got map[string]any) {
@@ -211,7 +271,7 @@ func recovered(t *testing.T, c *fixture.Case) map[string]any {
 		require.NoError(t, err)
 		focal, shift = append(focal, found.Focal), append(shift, found.Shift)
 		for _, project := range []bool{false, true} {
-			r := moge.NewResult(height, width, slices.Clone(item), mask, found, moge.Options{ForceProjection: project, KeepInvalid: true})
+			r := moge.NewResult(&moge.Raw{Height: height, Width: width, Points: slices.Clone(item)}, mask, found, 1, moge.Options{ForceProjection: project, KeepInvalid: true})
 			if project {
 				projected = append(projected, r.Points...)
 				continue

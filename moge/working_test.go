@@ -14,19 +14,19 @@ import (
 
 func TestTokens(t *testing.T) {
 	for level, want := range []int{1275, 1416, 1558, 1700, 1842, 1983, 2125, 2267, 2409, 2551} {
-		got, err := ViTL().tokens(Options{ResolutionLevel: &level})
+		got, err := V1().tokens(Options{ResolutionLevel: &level})
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	got, err := ViTL().tokens(Options{})
+	got, err := V1().tokens(Options{})
 	require.NoError(t, err)
 	require.Equal(t, 2551, got)
 	level := 3
-	got, err = ViTL().tokens(Options{ResolutionLevel: &level, NumTokens: 77})
+	got, err = V1().tokens(Options{ResolutionLevel: &level, NumTokens: 77})
 	require.NoError(t, err)
 	require.Equal(t, 77, got)
 	for _, level := range []int{-9, 1000, math.MinInt, math.MaxInt} {
-		_, err := ViTL().tokens(Options{ResolutionLevel: &level})
+		_, err := V1().tokens(Options{ResolutionLevel: &level})
 		require.ErrorIs(t, err, ErrInput)
 	}
 }
@@ -47,7 +47,7 @@ func TestWorkingSize(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)
 	}
-	for _, c := range [][3]int{{518, 518, 0}, {518, 518, -5}, {518, 518, 1 << 30}, {1, 240, 20}, {240, 1, 20}, {518, 500, 1}} {
+	for _, c := range [][3]int{{1, 240, 20}, {240, 1, 20}, {518, 500, 1}} {
 		_, err := workingSize(c[0], c[1], c[2])
 		require.ErrorIs(t, err, ErrInput, c)
 	}

@@ -21,6 +21,7 @@ type config struct {
 	imageSize   int     // side of the condition images; 518
 	clipBeyond  float64 // of the point map, in object depths; 0 is off
 	pruneRadius int     // of the occupied voxels ("downsample_ss_dist"); 1
+	depthTokens int     // patches for the checkpoint's depth model; 0 is its finest level
 	convention  pose.Convention
 
 	structureTokens, latentTokens condition.Config
@@ -98,6 +99,9 @@ func (c *config) checkValues() error {
 	}
 	if c.pruneRadius < 0 || c.pruneRadius > maxPruneRadius {
 		errs = append(errs, fmt.Errorf("prune radius %d, must be 0 to %d", c.pruneRadius, maxPruneRadius))
+	}
+	if c.depthTokens < 0 {
+		errs = append(errs, fmt.Errorf("%d patches for the depth model", c.depthTokens))
 	}
 	if !(c.clipBeyond >= 0) {
 		errs = append(errs, fmt.Errorf("point maps clipped beyond %g depths", c.clipBeyond))

@@ -30,6 +30,7 @@ func (c *config) readBundle(t tree) {
 	c.structureDecoder.Channels = t.at("structure_channels").ints(c.structureDecoder.Channels)
 	integer("image_size", &c.imageSize)
 	integer("downsample_ss_dist", &c.pruneRadius)
+	integer("depth_num_tokens", &c.depthTokens)
 
 	tokens := cube(t.at("latent_resolution").int(16))
 	for i := range c.structure.Latents {

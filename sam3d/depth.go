@@ -24,22 +24,19 @@ func (d depthFile) close() {
 	}
 }
 
-// findDepth opens the depth model, MoGe v1, and checks it: that of the checkpoint's folder, or of the repository that
-// its pipeline.yaml names. The pipeline works from point maps and from pictures alone without it, so that a repository
-// that cannot be had is no error, but the reason of a warning. A file that is there and wrong is an error.
-func (p *Pipeline) findDepth(ctx context.Context, c *weights.Checkpoint, hub weights.HubOptions) (depthFile, error) {
-	if c.Layout != weights.Official {
-		p.noDepth = "that of the MLX layout, MoGe-3, is not supported yet"
-		return depthFile{}, nil
-	}
-	set, err := depthSet(ctx, c, hub)
+// findDepth opens the depth model and checks it: the one of the options, or that of the checkpoint's folder, or of the
+// repository that its pipeline.yaml names. The pipeline works from point maps and from pictures alone without it, so that
+// a checkpoint without one is no error, nor is a repository that cannot be had, but the reason of a warning. A model that
+// was asked for must be there, and a file that is there must be right.
+func (p *Pipeline) findDepth(ctx context.Context, c *weights.Checkpoint, options Options) (depthFile, error) {
+	set, err := depthSet(ctx, c, options)
 	switch {
 	case ctx.Err() != nil:
 		if err == nil {
 			_ = set.Close()
 		}
 		return depthFile{}, ctx.Err()
-	case err != nil && (c.Has(weights.Depth) || errors.Is(err, weights.ErrFormat)):
+	case err != nil && (options.DepthModel != "" || c.Has(weights.Depth) || errors.Is(err, weights.ErrFormat)):
 		return depthFile{}, fmt.Errorf("%s: %w", weights.Depth, err)
 	case err != nil:
 		p.noDepth = err.Error()
@@ -55,13 +52,24 @@ func (p *Pipeline) findDepth(ctx context.Context, c *weights.Checkpoint, hub wei
 		depth.close()
 		return depthFile{}, err
 	}
+	if options.DepthModel == "" {
+		p.depthTokens = p.cfg.depthTokens
+	}
 	return depth, nil
 }
 
 // depthSet opens the file of the depth model.
-func depthSet(ctx context.Context, c *weights.Checkpoint, hub weights.HubOptions) (*weights.Set, error) {
+func depthSet(ctx context.Context, c *weights.Checkpoint, options Options) (*weights.Set, error) {
+	hub := options.Hub
+	if options.DepthModel != "" {
+		hub.Want = nil // it was about the checkpoint
+		return weights.OpenDepth(ctx, options.DepthModel, hub)
+	}
 	if c.Has(weights.Depth) {
 		return c.Component(weights.Depth)
+	}
+	if c.Layout == weights.MLX {
+		return nil, fmt.Errorf("the bundle has none: %w", weights.ErrMissing)
 	}
 	t := tree{c.YAML["pipeline"], "pipeline.yaml", &faults{}}
 	repository := t.at("depth_model", "model", "pretrained_model_name_or_path").string("")

@@ -13,7 +13,9 @@
 // grid of R covers [x/R, (x+1)/R] - 0.5 on each axis.
 //
 // Camera frame (PyTorch3D's): +X left, +Y up, +Z forward, away from the camera. Point maps are in it and the pose leads
-// to it. Its unit is that of the point map: metres for a metric depth, an arbitrary one for MoGe v1.
+// to it. Its unit is that of the point map. The depth model of the MLX bundle, MoGe-3, and MoGe-2 estimate metres:
+// translation and scale of the pose are then metric, the scale being the length of the object cube's side. That of the
+// official checkpoint, MoGe-1, knows distances up to an unknown factor of the scene. Result.Metric tells which it is.
 //
 // Pose: a point p of the object frame, as a row, is at (p * Scale) R(Rotation) + Translation in the camera frame, where
 // R(q) is the ordinary rotation matrix of the quaternion q; for columns the rotation is therefore R(q)ᵀ.

@@ -41,7 +41,9 @@ func TestReleasedManifests(t *testing.T) {
 		{"slat_decoder_gs", "", decoder.GaussiansSpec(cfg.gaussians)},
 		{"slat_decoder_gs_4", "", decoder.GaussiansSpec(cfg.gaussians4)},
 		{"slat_decoder_mesh", "", decoder.MeshSpec(cfg.mesh)},
-		{"moge1", "", moge.Spec(moge.ViTL())},
+		{"moge1", "", moge.Spec(moge.V1())},
+		{"moge2", "", moge.Spec(moge.V2())},
+		{"moge3_mlx", "depth_model.", moge.Spec(moge.V3())},
 	} {
 		t.Run(m.file, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join(folder, m.file+".json"))
@@ -49,12 +51,19 @@ func TestReleasedManifests(t *testing.T) {
 			var entries []struct {
 				Name  string
 				Shape []int
+				// How another layout than the official one has it; absent if this is the official one.
+				OfficialName  string `json:"official_name"`
+				OfficialShape []int  `json:"official_shape"`
 			}
 			require.NoError(t, json.Unmarshal(data, &entries))
 			listed := make(map[string][]int)
 			for _, e := range entries {
 				name, ok := strings.CutPrefix(e.Name, m.prefix)
 				require.True(t, ok, e.Name)
+				if e.OfficialShape != nil {
+					require.Equal(t, name, e.OfficialName)
+					e.Shape = e.OfficialShape
+				}
 				listed[name] = e.Shape
 			}
 			expected := make(map[string][]int)

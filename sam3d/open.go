@@ -17,12 +17,12 @@ import (
 )
 
 // load checks every component of the checkpoint, then puts the weights on the device.
-func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, hub weights.HubOptions) error {
+func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Options) error {
 	sets, err := p.checkWeights(c)
 	if err != nil {
 		return err
 	}
-	depth, err := p.findDepth(ctx, c, hub)
+	depth, err := p.findDepth(ctx, c, options)
 	if err != nil {
 		return err
 	}

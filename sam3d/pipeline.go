@@ -24,6 +24,9 @@ type Options struct {
 	Backend string
 	// Hub says how a source that is no local folder is fetched.
 	Hub weights.HubOptions
+	// DepthModel is a MoGe of any version in place of the checkpoint's: a file, a folder or a repository of the model hub,
+	// see weights.OpenDepth. MoGe-2 and MoGe-3 know metres, MoGe-1 distances up to a factor.
+	DepthModel string
 }
 
 // Pipeline holds a model on a device. It is safe for concurrent use.
@@ -33,6 +36,7 @@ type Pipeline struct {
 
 	depth            *moge.Model // nil if there is none
 	noDepth          string      // why there is none
+	depthTokens      int         // patches that the depth model looks at; 0: its finest level
 	condition        *condition.Encoder
 	structure        *flow.Structure
 	structureDecoder *decoder.Structure
@@ -79,7 +83,7 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 		}
 	}()
 	opened.turn <- struct{}{}
-	err = opened.load(ctx, checkpoint, options.Hub)
+	err = opened.load(ctx, checkpoint, options)
 	if errors.Is(err, ErrWeights) {
 		err = withMissingYAML(err, checkpoint)
 	}

@@ -30,6 +30,9 @@ type Result struct {
 	Latents []float32
 	// PointMap is the point map that was used, the request's or the depth model's; nil if there was none.
 	PointMap *PointMap
+	// Metric tells that the unit of PointMap and Pose is the metre, because the depth model knows it. Of a point map of the
+	// request only the caller knows the unit.
+	Metric bool
 
 	// Timings are the stages in the order they ran, and Took the whole.
 	Timings []Timing

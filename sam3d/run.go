@@ -121,13 +121,15 @@ func (r *run) needsDepth() bool {
 func (r *run) pointMap() (*PointMap, error) {
 	return during(r, StageDepth, 1, func() (*PointMap, error) {
 		rgb := r.picture.RGB()
-		depth, err := r.p.depth.Infer(r.ctx, moge.Image{Height: rgb.H, Width: rgb.W, Pixels: rgb.Data}, moge.Options{})
+		depth, err := r.p.depth.Infer(r.ctx, moge.Image{Height: rgb.H, Width: rgb.W, Pixels: rgb.Data},
+			moge.Options{NumTokens: r.p.depthTokens})
 		if err != nil {
 			return nil, err
 		}
 		if depth.Degenerate() {
 			r.warn("the depth model found no camera for the picture: the pose is a guess")
 		}
+		r.result.Metric = depth.MetricScale > 0
 		points, err := input.FromDepthCamera(depth.Width, depth.Height, depth.Points)
 		return &points, err
 	})

@@ -87,8 +87,8 @@ func depthConfig(config map[string]any) (map[string]any, error) {
 	case nil:
 		return nil, nil
 	case map[string]any:
-		if kind, ok := depth["model_type"]; !ok || kind == "moge3" {
-			return depth, nil
+		if kind, ok := depth["model_type"]; !ok || kind == depthType {
+			return withDepthType(depth), nil
 		}
 	}
 	return nil, faultf("depth_model must be a MoGe-3 configuration; bundles with a MoGe-1 model must be converted again")

@@ -19,15 +19,23 @@ const xlaBackend = "xla"
 //	p   weight [out, in, ky, kx] with odd ky, kx; bias [out]
 //	out [B, Y, X, out]
 func Conv2D(p Params, x *Node) *Node {
-	weight := TransposeAllAxes(p.As(x, "weight"), 2, 3, 1, 0) // [ky, kx, in, out]
+	y := Correlate2D(x, TransposeAllAxes(p.As(x, "weight"), 2, 3, 1, 0))
+	return AddLast(y, p.As(y, "bias"))
+}
+
+// Correlate2D is Conv2D with a kernel that the graph computes, and without a bias.
+//
+//	x      [B, Y, X, in] channels last
+//	weight [ky, kx, in, out] with odd ky, kx
+//	out    [B, Y, X, out]
+func Correlate2D(x, weight *Node) *Node {
 	kernel := weight.Shape().Dimensions[:2]
 	dims := x.Shape().Dimensions
 	for axis, k := range kernel {
 		x = replicate(x, 1+axis, k/2)
 	}
 	if x.Graph().Backend().Name() == xlaBackend {
-		y := Convolve(x, weight).NoPadding().Done()
-		return AddLast(y, p.As(y, "bias"))
+		return Convolve(x, weight).NoPadding().Done()
 	}
 	var sum *Node
 	for i := range kernel[0] {
@@ -37,7 +45,7 @@ func Conv2D(p Params, x *Node) *Node {
 			sum = accumulate(sum, shifted, tap)
 		}
 	}
-	return AddLast(sum, p.As(sum, "bias"))
+	return sum
 }
 
 // accumulate adds x wᵀ to sum. The barrier makes the compiler finish one tap before the next, so that the shifted

@@ -69,13 +69,13 @@ func upsample(p nn.Params, x, u, v *Node) *Node {
 	return nn.Conv2D(p.In("1"), x)
 }
 
-// residual is a residual block of two convolutions, each after a group norm and ReLU: the first norm has one group, the
+// trunkResidual is a residual block of two convolutions, each after a group norm and ReLU: the first norm has one group, the
 // second groups of 32 channels.
 //
 //	p   layers.0, layers.2, layers.3, layers.5
 //	x   [B, Y, X, C]
 //	out [B, Y, X, C]
-func residual(p nn.Params, x *Node) *Node {
+func trunkResidual(p nn.Params, x *Node) *Node {
 	p = p.In("layers")
 	y := relu(nn.GroupNorm(p.In("0"), x, 1, normEpsilon))
 	y = nn.Conv2D(p.In("2"), y) // [B, Y, X, hidden]
@@ -89,10 +89,10 @@ func residual(p nn.Params, x *Node) *Node {
 //	p   0 (convolution), 1 and on (residual blocks), last (convolution)
 //	x   [B, Y, X, C+2]
 //	out [B, Y, X, channels of the branch]
-func branch(p nn.Params, cfg Config, x *Node) *Node {
+func branch(p nn.Params, cfg TrunkConfig, x *Node) *Node {
 	x = nn.Conv2D(p.In("0"), x)
 	for i := range cfg.LastResBlocks {
-		x = residual(p.In("%d", 1+i), x)
+		x = trunkResidual(p.In("%d", 1+i), x)
 	}
 	return nn.Conv2D(p.In("%d", cfg.LastResBlocks+2), relu(x))
 }
@@ -104,7 +104,7 @@ func branch(p nn.Params, cfg Config, x *Node) *Node {
 //	rows, cols the pixels of x that the strip's are made of, with the strip's halo of rows above and below
 //	u, v       of the strip, with the halo
 //	out        [4, rows, cols] without the halo: the point's three values, the mask's
-func output(p nn.Params, cfg Config, x *Node, rows, cols tapNodes, u, v *Node) *Node {
+func output(p nn.Params, cfg TrunkConfig, x *Node, rows, cols tapNodes, u, v *Node) *Node {
 	x = rows.apply(Squeeze(x, 0))                   // [rows, X, C]
 	x = cols.apply(TransposeAllAxes(x, 1, 0, 2))    // [cols, rows, C]
 	x = ExpandAxes(TransposeAllAxes(x, 1, 0, 2), 0) // [1, rows, cols, C]

@@ -17,7 +17,7 @@ const stripPixels = 1 << 16
 
 // halo is the number of rows that a strip needs on each side. With residual blocks, whose norms look at the whole
 // picture, or with a second convolution that pads by itself, there can be one strip only, which needs none.
-func (c Config) halo() int {
+func (c TrunkConfig) halo() int {
 	if c.LastResBlocks > 0 || c.LastKernel > 1 {
 		return 0
 	}
@@ -62,11 +62,11 @@ func clamped[T any](all []T, lo, hi int) []T {
 //
 //	x   [1, 8 rows, 8 cols, C] on the device
 //	out [4, height, width]
-func (m *Model) evaluate(ctx context.Context, size working, x *tensors.Tensor) (out imageio.Planes, err error) {
-	halo := m.cfg.halo()
+func (t *trunk) evaluate(ctx context.Context, size working, x *tensors.Tensor) (out imageio.Planes, err error) {
+	halo := t.cfg.Trunk.halo()
 	count := 1
 	if halo > 0 {
-		count = min(size.height, (size.height*size.width+m.strip-1)/m.strip)
+		count = min(size.height, (size.height*size.width+t.strip-1)/t.strip)
 	}
 	height := (size.height + count - 1) / count
 	rows, cols := newTaps(8*size.rows, size.height), newTaps(8*size.cols, size.width)
@@ -78,7 +78,7 @@ func (m *Model) evaluate(ctx context.Context, size working, x *tensors.Tensor) (
 		}
 		lo := min(start, size.height-height)
 		part := rows.rows(lo-halo, lo+height+halo)
-		strip, err := m.branching.Call1(m.output, x, part.first, part.second, part.share, cols.first, cols.second, cols.share,
+		strip, err := t.branching.Call1(t.output, x, part.first, part.second, part.share, cols.first, cols.second, cols.share,
 			u, clamped(v, lo-halo, lo+height+halo))
 		if err != nil {
 			return out, err
