@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"sam3d/flow":       {"sparse", "internal/nn", "weights"},
 	"sam3d/decoder":    {"sparse", "flexicubes", "splat", "internal/nn", "weights"},
 	"sam3d/pose":       {"internal/geom"},
+	"sam3d/segment":    {"internal/nn", "internal/imageio", "weights"},
 	"sam3d": {"sam3d/input", "sam3d/condition", "sam3d/flow", "sam3d/decoder", "sam3d/pose", "moge", "dinov2", "sparse",
 		"flexicubes", "splat", "weights", "internal/nn", "internal/geom", "internal/imageio"},
 	"testdata":          {},

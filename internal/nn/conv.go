@@ -23,16 +23,29 @@ func Conv2D(p Params, x *Node) *Node {
 	return AddLast(y, p.As(y, "bias"))
 }
 
+// Conv2DZero is Conv2D with zeros beyond the borders.
+func Conv2DZero(p Params, x *Node) *Node {
+	y := correlate2D(x, TransposeAllAxes(p.As(x, "weight"), 2, 3, 1, 0), func(x *Node, axis, n int) *Node {
+		return GrowRight(GrowLeft(x, axis, n, 0), axis, n, 0)
+	})
+	return AddLast(y, p.As(y, "bias"))
+}
+
 // Correlate2D is Conv2D with a kernel that the graph computes, and without a bias.
 //
 //	x      [B, Y, X, in] channels last
 //	weight [ky, kx, in, out] with odd ky, kx
 //	out    [B, Y, X, out]
-func Correlate2D(x, weight *Node) *Node {
+func Correlate2D(x, weight *Node) *Node { return correlate2D(x, weight, replicate) }
+
+// correlate2D is a cross-correlation of a picture that grow widens by n elements at both ends of an axis.
+func correlate2D(x, weight *Node, grow func(x *Node, axis, n int) *Node) *Node {
 	kernel := weight.Shape().Dimensions[:2]
 	dims := x.Shape().Dimensions
 	for axis, k := range kernel {
-		x = replicate(x, 1+axis, k/2)
+		if k > 1 {
+			x = grow(x, 1+axis, k/2)
+		}
 	}
 	if x.Graph().Backend().Name() == xlaBackend {
 		return Convolve(x, weight).NoPadding().Done()
@@ -60,9 +73,6 @@ func accumulate(sum, x, w *Node) *Node {
 
 // replicate widens an axis by n copies of its first and of its last element.
 func replicate(x *Node, axis, n int) *Node {
-	if n == 0 {
-		return x
-	}
 	size := x.Shape().Dimensions[axis]
 	parts := make([]*Node, 0, 2*n+1)
 	for range n {
