@@ -39,8 +39,9 @@ type Tensor struct {
 	Shape []int  // row-major; empty for a scalar
 	Data  []byte // little-endian, possibly a view of a mapped file: read only, valid until its Set is closed
 
-	axes   []int   // not nil: Data holds the transpose of the tensor by these axes, see permute
-	record *record // not nil: Data is part of this record, whose checksum is known
+	axes   []int    // not nil: Data holds the transpose of the tensor by these axes, see permute
+	parts  []Tensor // not nil: the tensor is made of their rows and Data is empty, see Join
+	record *record  // not nil: Data is part of this record, whose checksum is known
 }
 
 // Set is a group of named tensors with the files they are read from.
@@ -66,11 +67,11 @@ func (s *Set) Len() int { return len(s.tensors) }
 
 // Get returns the tensor called name. It does not check the checksum of its record; Verify does.
 //
-// The few tensors of an MLX bundle that are stored in another layout are copied by every call.
+// The few tensors of an MLX bundle that are stored in another layout, and joined ones, are copied by every call.
 func (s *Set) Get(name string) (Tensor, bool) {
 	t, ok := s.tensors[name]
-	if t.axes != nil {
-		t.Data, t.axes, t.record = permute(t.Data, t.DType.Size(), t.Shape, t.axes), nil, nil
+	if t.axes != nil || t.parts != nil {
+		t.Data, t.axes, t.parts, t.record = t.bytes(), nil, nil, nil
 	}
 	return t, ok
 }
@@ -103,7 +104,7 @@ func (s *Set) Close() error {
 // archives of PyTorch). A record is checked once; Upload checks those it has not seen.
 func (s *Set) Verify() error {
 	for _, name := range s.Names() {
-		if err := s.tensors[name].record.verify(); err != nil {
+		if err := s.tensors[name].verify(); err != nil {
 			return err
 		}
 	}
@@ -145,7 +146,7 @@ func (s *Set) upload(backend compute.Backend, name string) (d *tensors.Tensor, e
 			err = fmt.Errorf("weights: upload %q: %v", name, p)
 		}
 	}()
-	if err := s.tensors[name].record.verify(); err != nil {
+	if err := s.tensors[name].verify(); err != nil {
 		return nil, err
 	}
 	t, _ := s.Get(name)
