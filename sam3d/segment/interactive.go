@@ -112,8 +112,11 @@ type decoded struct {
 //
 //	mask [4g*4g] logits, or nil
 func (h *interactive) run(f clickFeatures, tokens clickTokens, mask []float32) (*decoded, error) {
-	count := len(tokens.kinds)
-	padded := max(minTokens, 1<<bits.Len(uint(count-1)))
+	return h.runPadded(f, tokens, max(minTokens, 1<<bits.Len(uint(len(tokens.kinds)-1))), mask)
+}
+
+// runPadded is run with tokens that do not count added up to a number.
+func (h *interactive) runPadded(f clickFeatures, tokens clickTokens, padded int, mask []float32) (*decoded, error) {
 	places, kinds, valid := make([]float32, 2*padded), make([]int32, padded), make([]bool, padded)
 	for i, place := range tokens.places {
 		places[2*i], places[2*i+1], kinds[i], valid[i] = place[0], place[1], tokens.kinds[i], true
