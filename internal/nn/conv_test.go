@@ -15,28 +15,34 @@ import (
 	"github.com/gomlx3d/image3d/internal/nn"
 )
 
-// TestConv2D compares with the plain sum, on sizes down to a single pixel and kernels wider than the map.
+// TestConv2D compares both kinds with the plain sum, on sizes down to a single pixel and kernels wider than the map.
 func TestConv2D(t *testing.T) {
 	for _, size := range [][5]int{{5, 7, 3, 4, 3}, {1, 1, 2, 3, 3}, {2, 6, 3, 1, 5}, {4, 3, 2, 5, 1}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			rows, cols, in, out, k := size[0], size[1], size[2], size[3], size[4]
 			x, w, b := random(rows*cols*in), random(out*in*k*k), random(out)
-			program := nn.NewProgram(fixture.Backend(t), "conv", func(p nn.Params, in []*Node) []*Node {
-				return []*Node{nn.Conv2D(p, in[0])}
-			})
-			defer program.Close()
-			got, err := program.Call1(nn.Weights{
-				"weight": tensors.FromFlatDataAndDimensions(w, out, in, k, k), "bias": tensors.FromFlatDataAndDimensions(b, out),
-			}, tensors.FromFlatDataAndDimensions(x, 1, rows, cols, in))
-			require.NoError(t, err)
-			defer nn.Free(got)
-			require.Equal(t, []int{1, rows, cols, out}, got.Shape().Dimensions)
-			require.InDeltaSlice(t, plainConv2D(x, w, b, size), tensors.MustCopyFlatData[float32](got), 1e-5)
+			for name, test := range map[string]struct {
+				conv func(p nn.Params, x *Node) *Node
+				zero bool
+			}{"replicated": {nn.Conv2D, false}, "zero": {nn.Conv2DZero, true}} {
+				program := nn.NewProgram(fixture.Backend(t), "conv", func(p nn.Params, in []*Node) []*Node {
+					return []*Node{test.conv(p, in[0])}
+				})
+				defer program.Close()
+				got, err := program.Call1(nn.Weights{
+					"weight": tensors.FromFlatDataAndDimensions(w, out, in, k, k), "bias": tensors.FromFlatDataAndDimensions(b, out),
+				}, tensors.FromFlatDataAndDimensions(x, 1, rows, cols, in))
+				require.NoError(t, err)
+				defer nn.Free(got)
+				require.Equal(t, []int{1, rows, cols, out}, got.Shape().Dimensions)
+				require.InDeltaSlice(t, plainConv2D(x, w, b, size, test.zero), tensors.MustCopyFlatData[float32](got), 1e-5, name)
+			}
 		})
 	}
 }
 
-func plainConv2D(x, w, b []float32, size [5]int) []float32 {
+// plainConv2D sums over the taps; beyond the borders there are zeros, or copies of the border.
+func plainConv2D(x, w, b []float32, size [5]int, zero bool) []float32 {
 	rows, cols, in, out, k := size[0], size[1], size[2], size[3], size[4]
 	var y []float32
 	for i := range rows {
@@ -44,8 +50,11 @@ func plainConv2D(x, w, b []float32, size [5]int) []float32 {
 			for o := range out {
 				sum := b[o]
 				for tap := range k * k {
-					r := min(max(i+tap/k-k/2, 0), rows-1)
-					s := min(max(j+tap%k-k/2, 0), cols-1)
+					r, s := i+tap/k-k/2, j+tap%k-k/2
+					if zero && (r < 0 || r >= rows || s < 0 || s >= cols) {
+						continue
+					}
+					r, s = min(max(r, 0), rows-1), min(max(s, 0), cols-1)
 					for c := range in {
 						sum += x[(r*cols+s)*in+c] * w[(o*in+c)*k*k+tap]
 					}
