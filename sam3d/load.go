@@ -3,128 +3,127 @@
 package sam3d
 
 import (
-	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
 	"io"
-	"math"
 	"os"
-
-	"codeberg.org/sbinet/npyio/npy"
-	"github.com/x448/float16"
 
 	"github.com/gomlx3d/image3d/internal/imageio"
 )
 
-// ErrPointMapFile is a file that is not a NumPy array of points.
-var ErrPointMapFile = errors.New("sam3d: not a point map file")
+var (
+	// ErrImageFile is a file that cannot be read as a picture: of an unknown format (then the error is image.ErrFormat
+	// too), or damaged.
+	ErrImageFile = errors.New("sam3d: not a picture file")
+	// ErrTooLarge is a picture or a point map of more pixels, or a file of more bytes, than the limit.
+	ErrTooLarge = imageio.ErrTooLarge
+)
 
-// LoadImage reads a PNG, JPEG, GIF, WebP, TIFF or BMP file, turned upright as its EXIF orientation says. Its size is
-// checked before it is decoded: at most maxPixels, or 100 million if maxPixels is 0.
-func LoadImage(path string, maxPixels int) (image.Image, error) {
-	img, _, err := imageio.DecodeFile(path, maxPixels)
-	if err != nil {
-		return nil, fmt.Errorf("sam3d: %w", err)
-	}
-	return img, nil
+// DefaultMaxPixels is how many pixels a picture or a point map may have unless a Loader says otherwise.
+const DefaultMaxPixels = imageio.DefaultMaxPixels
+
+// Loader reads pictures, masks and point maps from files or uploads of anybody. What a header promises is checked
+// before anything of that size is allocated or read. The zero value is ready to use; a Loader may be used concurrently.
+type Loader struct {
+	// MaxPixels bounds a picture, a mask and a point map. 0 means DefaultMaxPixels.
+	MaxPixels int
+	// NonZeroMask takes every pixel of a mask in whole that is not zero, as the program around the original model does.
+	// Without it soft edges stay soft, and a JPEG is cut at half brightness.
+	NonZeroMask bool
+	// Axes are those of point map files.
+	Axes Axes
+	// Array is the name of the array to take from a .npz file. Empty takes the only one, or else the one named
+	// pointmap, point_map or points (for a depth map: depth).
+	Array string
 }
 
-// LoadMask reads a mask from a picture file: alpha where it varies, else brightness, and the index above 0 of a palette
-// that is no grey ramp. JPEG masks are cut at half brightness.
-func LoadMask(path string, maxPixels int) (image.Image, error) {
-	mask, err := imageio.DecodeMaskFile(path, maxPixels)
+// Image reads a PNG, JPEG, GIF, WebP, TIFF or BMP picture and turns it upright as its EXIF orientation says. Colours
+// under transparent pixels are kept. The error wraps ErrImageFile, ErrTooLarge, or what r failed with.
+func (l Loader) Image(r io.Reader) (image.Image, error) {
+	source := &reader{r: r}
+	img, _, err := imageio.Decode(source, l.MaxPixels)
+	return img, source.explain(err, ErrImageFile)
+}
+
+// Mask reads a mask from a picture, upright as Image: its alpha where that varies; else the index above 0 of a palette
+// that is no ramp of greys; else greys as they are and other colours in full, on black. JPEG masks are cut at half
+// brightness. The errors are those of Image.
+func (l Loader) Mask(r io.Reader) (*image.Gray, error) {
+	source := &reader{r: r}
+	mask, err := imageio.DecodeMask(source, imageio.MaskOptions{MaxPixels: l.MaxPixels, NonZero: l.NonZeroMask})
+	return mask, source.explain(err, ErrImageFile)
+}
+
+// FitMask returns a mask at the size of another picture: each pixel is that of the nearest one. A mask of another size
+// is an error otherwise, as it mostly belongs to another picture. The error wraps ErrRequest.
+func FitMask(mask, picture image.Image) (image.Image, error) {
+	values, err := imageio.Mask(mask)
 	if err != nil {
-		return nil, fmt.Errorf("sam3d: %w", err)
+		return nil, fmt.Errorf("%w: the mask: %w", ErrRequest, err)
+	}
+	size := picture.Bounds().Size()
+	if values, err = imageio.FitMask(values, size.X, size.Y); err != nil {
+		return nil, fmt.Errorf("%w: the mask: %w", ErrRequest, err)
+	}
+	return values, nil
+}
+
+// FromFile reads a file with a method of a Loader:
+//
+//	mask, err := sam3d.FromFile("mask.png", sam3d.Loader{}.Mask)
+//
+// Its error names the file.
+func FromFile[T any](path string, read func(io.Reader) (T, error)) (value T, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return value, fmt.Errorf("sam3d: %w", err)
+	}
+	defer file.Close()
+	if value, err = read(file); err != nil {
+		return value, fmt.Errorf("%s: %w", path, err)
+	}
+	return value, nil
+}
+
+// LoadImage reads a picture file of at most maxPixels (0 means DefaultMaxPixels), as Loader.Image does.
+func LoadImage(path string, maxPixels int) (image.Image, error) {
+	return FromFile(path, Loader{MaxPixels: maxPixels}.Image)
+}
+
+// LoadMask reads a mask file of at most maxPixels (0 means DefaultMaxPixels), as Loader.Mask does.
+func LoadMask(path string, maxPixels int) (image.Image, error) {
+	mask, err := FromFile(path, Loader{MaxPixels: maxPixels}.Mask)
+	if err != nil {
+		return nil, err // not a nil mask in an image.Image
 	}
 	return mask, nil
 }
 
-const (
-	maxPointMapHeader = 1 << 16
-	maxPointMapPixels = imageio.DefaultMaxPixels
-)
-
-// LoadPointMap reads a point map from a NumPy .npy file: an array [height, width, 3] of float16, float32 or float64
-// in C order, in the camera frame, with NaN where there is no point.
-// The error wraps ErrPointMapFile, or is the operating system's.
-func LoadPointMap(path string) (*PointMap, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("sam3d: %w", err)
-	}
-	defer file.Close()
-	points, err := readPointMap(bufio.NewReaderSize(file, 1<<20))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrPointMapFile, path, err)
-	}
-	return points, nil
+// reader remembers the error of the reader it reads from, so that it can be told from errors of the data.
+type reader struct {
+	r   io.Reader
+	err error
 }
 
-func readPointMap(r *bufio.Reader) (*PointMap, error) {
-	header, err := readArrayHeader(r)
-	if err != nil {
-		return nil, err
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
 	}
-	shape := header.Descr.Shape
-	if len(shape) != 3 || shape[2] != 3 || shape[0] < 1 || shape[1] < 1 || shape[0] > maxPointMapPixels/shape[1] {
-		return nil, fmt.Errorf("shape %v, not [height, width, 3]", shape)
-	}
-	if header.Descr.Fortran {
-		return nil, errors.New("the array is in Fortran order")
-	}
-	size, value, err := element(header.Descr.Type)
-	if err != nil {
-		return nil, err
-	}
-	m := &PointMap{Width: shape[1], Height: shape[0]}
-	row := make([]byte, 3*m.Width*size)
-	for range m.Height { // grows with what the file really holds, whatever its header says
-		if _, err := io.ReadFull(r, row); err != nil {
-			return nil, fmt.Errorf("shape %v, but the data end early: %w", shape, err)
-		}
-		for at := 0; at < len(row); at += size {
-			m.Points = append(m.Points, value(row[at:]))
-		}
-	}
-	if _, err := r.ReadByte(); err != io.EOF {
-		return nil, fmt.Errorf("shape %v, but there are more data", shape)
-	}
-	return m, nil
+	return n, err
 }
 
-// readArrayHeader reads the header of a .npy file. Its length is checked before the library allocates it, and a panic
-// of the library, which trusts what it reads, becomes an error.
-func readArrayHeader(r *bufio.Reader) (header npy.Header, err error) {
-	start, err := r.Peek(12)
-	if err != nil {
-		return npy.Header{}, fmt.Errorf("too short: %w", err)
+// explain returns the reader's error if it failed, and otherwise gives an error of the data its kind.
+func (r *reader) explain(err, kind error) error {
+	switch {
+	case err == nil:
+		return nil
+	case r.err != nil:
+		return fmt.Errorf("sam3d: %w", r.err)
+	case errors.Is(err, ErrTooLarge):
+		return fmt.Errorf("sam3d: %w", err)
 	}
-	if start[6] >= 2 && binary.LittleEndian.Uint32(start[8:]) > maxPointMapHeader {
-		return npy.Header{}, errors.New("the header is too long")
-	}
-	defer func() {
-		if recover() != nil {
-			err = errors.New("malformed header")
-		}
-	}()
-	array, err := npy.NewReader(r)
-	if err != nil {
-		return npy.Header{}, err
-	}
-	return array.Header, nil
-}
-
-// element returns the size and the reading of a NumPy element type, as the header spells it: '<f4'.
-func element(descr string) (size int, value func([]byte) float32, err error) {
-	switch descr {
-	case "'<f2'":
-		return 2, func(b []byte) float32 { return float16.Frombits(binary.LittleEndian.Uint16(b)).Float32() }, nil
-	case "'<f4'":
-		return 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }, nil
-	case "'<f8'":
-		return 8, func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }, nil
-	}
-	return 0, nil, fmt.Errorf("elements of type %s; float16, float32 and float64 in little-endian order can be read", descr)
+	return fmt.Errorf("%w: %w", kind, err)
 }

@@ -3,12 +3,9 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
-	"image"
-	"image/png"
 	"io"
 	"os"
 	"slices"
@@ -23,11 +20,12 @@ var errUsage = errors.New("wrong command line")
 
 // settings are the flags.
 type settings struct {
-	model, image, mask, pointMap, out, backend string
-	seed                                       uint64
-	steps, latentSteps                         int
-	distilled, json, force                     bool
-	formats, meshFormats                       []string
+	inputs                 inputs
+	model, out, backend    string
+	seed                   uint64
+	steps, latentSteps     int
+	distilled, json, force bool
+	formats, meshFormats   []string
 }
 
 var (
@@ -43,9 +41,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags := flag.NewFlagSet("generate", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.model, "model", "", "checkpoint: a folder, or a repository owner/name[@revision] of the model hub (default: a small embedded model)")
-	flags.StringVar(&s.image, "image", "", "photograph: PNG, JPEG, GIF, WebP, TIFF or BMP (default: an embedded picture)")
-	flags.StringVar(&s.mask, "mask", "", "mask of the object, of the photograph's size (default: the photograph's alpha)")
-	flags.StringVar(&s.pointMap, "pointmap", "", "point map [height, width, 3] as .npy, +X left, +Y up, +Z forward, NaN invalid (default: the checkpoint's depth model)")
+	s.inputs.define(flags)
 	flags.StringVar(&s.out, "out", "out", "folder of the results")
 	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go)")
 	flags.Uint64Var(&s.seed, "seed", 42, "of the noise")
@@ -71,8 +67,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.image == "" && (s.mask != "" || s.pointMap != "") {
-		return s, fmt.Errorf("%w: -mask and -pointmap need an -image", errUsage)
+	if err := s.inputs.check(); err != nil {
+		return s, err
 	}
 	if s.formats, err = choices("formats", formatList, []string{"gaussian", "gaussian4", "mesh"}); err != nil {
 		return s, err
@@ -102,31 +98,8 @@ func (s settings) request() (sam3d.Request, error) {
 	for _, name := range s.formats {
 		r.Outputs |= formats[name]
 	}
-	var err error
-	if s.image == "" {
-		r.Image, r.Mask, err = embedded()
-		return r, err
-	}
-	if r.Image, err = sam3d.LoadImage(s.image, 0); err != nil {
-		return r, err
-	}
-	if s.mask != "" {
-		if r.Mask, err = sam3d.LoadMask(s.mask, 0); err != nil {
-			return r, err
-		}
-	}
-	if s.pointMap != "" {
-		r.PointMap, err = sam3d.LoadPointMap(s.pointMap)
-	}
+	err := s.inputs.read(&r)
 	return r, err
-}
-
-func embedded() (picture, mask image.Image, err error) {
-	if picture, err = png.Decode(bytes.NewReader(testdata.Image)); err != nil {
-		return nil, nil, err
-	}
-	mask, err = png.Decode(bytes.NewReader(testdata.Mask))
-	return picture, mask, err
 }
 
 // checkpoint returns the source of the model, and what removes it again if it is a copy of the embedded one.

@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"internal/nn":      {},
 	"internal/geom":    {},
 	"internal/imageio": {},
+	"internal/numpy":   {},
 	"internal/plugin":  {},
 	"weights":          {},
 	"internal/fixture": {"weights"},
@@ -42,7 +43,7 @@ var allowed = map[string][]string{
 	"sam3d/pose":       {"internal/geom"},
 	"sam3d/segment":    {"internal/nn", "internal/imageio", "weights"},
 	"sam3d": {"sam3d/input", "sam3d/condition", "sam3d/flow", "sam3d/decoder", "sam3d/pose", "moge", "dinov2", "sparse",
-		"flexicubes", "splat", "weights", "internal/nn", "internal/geom", "internal/imageio"},
+		"flexicubes", "splat", "weights", "internal/nn", "internal/geom", "internal/imageio", "internal/numpy"},
 	"testdata":          {},
 	"examples/generate": {"sam3d", "export", "splat", "flexicubes", "weights", "testdata", "internal/imageio"},
 }

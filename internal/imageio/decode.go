@@ -4,102 +4,174 @@ package imageio
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	_ "image/gif" // formats that Decode knows
 	_ "image/jpeg"
 	_ "image/png"
 	"io"
-	"os"
 
 	_ "golang.org/x/image/bmp"
 	_ "golang.org/x/image/tiff"
 	_ "golang.org/x/image/webp"
 )
 
-// maxFileBytes bounds how much of a file is read.
-const maxFileBytes = 1 << 29
+// Limits of a file beside the number of its pixels.
+const (
+	// maxFileBytes is what a file may hold in all, and maxExtraBytes what it may hold beside its pixels: metadata,
+	// thumbnails, further pages. maxPixelBytes is what a pixel takes at most where nothing is compressed.
+	maxFileBytes  = 1 << 29
+	maxExtraBytes = 1 << 26
+	maxPixelBytes = 8
+)
 
 // Decode reads a PNG, JPEG, GIF (its first frame), WebP, TIFF or BMP picture and turns it upright as its EXIF
-// orientation says; EXIF data that cannot be read counts as none. The size in the header is checked before anything is
-// decoded: ErrTooLarge says that it is above maxPixels (0 means DefaultMaxPixels). Unknown formats give image.ErrFormat.
+// orientation says; EXIF data that cannot be read counts as none. The size in the header is checked before the pixels
+// are read, let alone decoded: ErrTooLarge says that it is above maxPixels (0 means DefaultMaxPixels), or that the file
+// is longer than such a picture can be. Unknown formats give image.ErrFormat.
 // The string names the format, as image.Decode does.
 func Decode(r io.Reader, maxPixels int) (img image.Image, format string, err error) {
-	if maxPixels <= 0 {
-		maxPixels = DefaultMaxPixels
-	}
-	data, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
+	e, err := readEncoded(r, maxPixels)
 	if err != nil {
-		return nil, "", fmt.Errorf("imageio: reading a picture: %w", err)
+		return nil, e.format, err
 	}
-	if len(data) > maxFileBytes {
-		return nil, "", fmt.Errorf("%w: the file has more than %d bytes", ErrTooLarge, maxFileBytes)
+	if img, err = e.decode(); err != nil {
+		return nil, e.format, err
 	}
-	defer func() {
-		// The decoders are other people's and the data anybody's: a fault there must not end the program.
-		if r := recover(); r != nil {
-			img, err = nil, fmt.Errorf("imageio: decoding %s: %v", format, r)
-		}
-	}()
-	config, format, err := image.DecodeConfig(bytes.NewReader(data))
-	if err != nil {
-		return nil, format, fmt.Errorf("imageio: decoding a picture: %w", err)
-	}
-	if err := checkPixels(config.Width, config.Height, maxPixels); err != nil {
-		return nil, format, err
-	}
-	img, _, err = image.Decode(bytes.NewReader(data))
-	if err != nil {
-		return nil, format, fmt.Errorf("imageio: decoding %s: %w", format, err)
-	}
-	img, err = onCanvas(img, config.Width, config.Height)
-	if err != nil {
-		return nil, format, err
-	}
-	img, err = upright(img, orientation(data, format))
-	return img, format, err
+	img, err = upright(img, orientation(e.data, e.format))
+	return img, e.format, err
 }
 
-// DecodeFile is Decode of a file.
-func DecodeFile(path string, maxPixels int) (image.Image, string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, "", fmt.Errorf("imageio: %w", err)
-	}
-	defer file.Close()
-	img, format, err := Decode(file, maxPixels)
-	if err != nil {
-		return nil, format, fmt.Errorf("%s: %w", path, err)
-	}
-	return img, format, nil
+// MaskOptions change what DecodeMask reads.
+type MaskOptions struct {
+	// MaxPixels is the limit of Decode.
+	MaxPixels int
+	// NonZero takes every pixel in whole that is not zero, as the program around the original model does.
+	NonZero bool
 }
 
-// DecodeMask reads a picture with Decode and takes the mask it shows, as Mask does. A JPEG is cut at half brightness,
-// because its compression leaves traces of grey where nothing was painted.
-func DecodeMask(r io.Reader, maxPixels int) (*image.Gray, error) {
-	img, format, err := Decode(r, maxPixels)
+// DecodeMask reads a picture as Decode does and takes the mask it shows, as Mask does. A JPEG is cut at half
+// brightness, because its compression leaves traces of grey where nothing was painted.
+func DecodeMask(r io.Reader, o MaskOptions) (mask *image.Gray, err error) {
+	e, err := readEncoded(r, o.MaxPixels)
 	if err != nil {
 		return nil, err
 	}
-	mask, err := Mask(img)
-	if err == nil && format == "jpeg" {
-		binarise(mask)
+	img, err := e.decode()
+	if err != nil {
+		return nil, err
 	}
-	return mask, err
+	values, err := valuesOf(img)
+	if err != nil {
+		return nil, err
+	}
+	values.lossy = values.lossy || e.format == "jpeg"
+	if o.NonZero {
+		mask = values.nonZero()
+	} else {
+		mask = values.mask()
+	}
+	turned, err := upright(mask, orientation(e.data, e.format))
+	if err != nil {
+		return nil, err
+	}
+	return turned.(*image.Gray), nil // grey stays grey
 }
 
-// DecodeMaskFile is DecodeMask of a file.
-func DecodeMaskFile(path string, maxPixels int) (*image.Gray, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("imageio: %w", err)
+// encoded is a picture's file, whose header is known to be within the limits.
+type encoded struct {
+	data   []byte
+	format string
+	config image.Config
+}
+
+// readEncoded reads the header, checks the size it tells, and reads the rest.
+func readEncoded(r io.Reader, maxPixels int) (e encoded, err error) {
+	if maxPixels <= 0 {
+		maxPixels = DefaultMaxPixels
 	}
-	defer file.Close()
-	mask, err := DecodeMask(file, maxPixels)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	defer func() { // as in decode
+		if r := recover(); r != nil {
+			err = fmt.Errorf("imageio: reading the header of a picture: %v", r)
+		}
+	}()
+	var data bytes.Buffer
+	if err := readUpTo(&data, r, len(tiffLittle)); err != nil {
+		return e, err
 	}
-	return mask, nil
+	if isTIFF(data.Bytes()) { // the header may be anywhere
+		if err := readAll(&data, r, fileLimit(maxPixels)); err != nil {
+			return e, err
+		}
+	}
+	header := io.MultiReader(bytes.NewReader(bytes.Clone(data.Bytes())), io.TeeReader(io.LimitReader(r, maxExtraBytes), &data))
+	if isTIFF(data.Bytes()) {
+		header = bytes.NewReader(data.Bytes())
+	}
+	if e.config, e.format, err = image.DecodeConfig(header); err != nil {
+		return e, undecodable(data.Bytes(), err)
+	}
+	if err := checkPixels(e.config.Width, e.config.Height, maxPixels); err != nil {
+		return e, err
+	}
+	err = readAll(&data, r, fileLimit(e.config.Width*e.config.Height))
+	e.data = data.Bytes()
+	return e, err
+}
+
+// fileLimit is how long the file of a picture may be.
+func fileLimit(pixels int) int {
+	return min(maxExtraBytes+maxPixelBytes*min(pixels, maxFileBytes/maxPixelBytes), maxFileBytes)
+}
+
+// readUpTo appends at most n bytes.
+func readUpTo(data *bytes.Buffer, r io.Reader, n int) error {
+	if _, err := data.ReadFrom(io.LimitReader(r, int64(n))); err != nil {
+		return fmt.Errorf("imageio: reading a picture: %w", err)
+	}
+	return nil
+}
+
+// readAll appends what is left, and fails if there are more than limit bytes in all.
+func readAll(data *bytes.Buffer, r io.Reader, limit int) error {
+	if err := readUpTo(data, r, max(limit-data.Len(), 0)+1); err != nil {
+		return err
+	}
+	if data.Len() > limit {
+		return fmt.Errorf("%w: the file has more than %d bytes", ErrTooLarge, limit)
+	}
+	return nil
+}
+
+// undecodable explains why a picture cannot be read.
+func undecodable(data []byte, err error) error {
+	if errors.Is(err, image.ErrFormat) && len(data) >= 12 && string(data[4:8]) == "ftyp" {
+		return fmt.Errorf("imageio: HEIC, AVIF and videos (%q) cannot be read; save the picture as PNG or JPEG: %w", data[8:12], err)
+	}
+	return fmt.Errorf("imageio: decoding a picture: %w", err)
+}
+
+// decode decodes the pixels, as they are stored.
+func (e encoded) decode() (img image.Image, err error) {
+	defer func() {
+		// The decoders are other people's and the data anybody's: a fault there must not end the program.
+		if r := recover(); r != nil {
+			img, err = nil, fmt.Errorf("imageio: decoding %s: %v", e.format, r)
+		}
+	}()
+	switch e.format {
+	case "png":
+		img, _, err = image.Decode(pngPixels(e.data))
+	case "jpeg":
+		img, err = decodeJPEG(e.data)
+	default:
+		img, _, err = image.Decode(bytes.NewReader(e.data))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("imageio: decoding %s: %w", e.format, err)
+	}
+	return onCanvas(img, e.config.Width, e.config.Height)
 }
 
 // onCanvas places a picture that covers a part of its canvas only, as a GIF's first frame may; the rest is transparent.

@@ -28,39 +28,20 @@ var exifPrefix = []byte("Exif\x00\x00")
 
 // jpegExif returns the TIFF structure inside the first Exif segment, or nil.
 func jpegExif(data []byte) []byte {
-	for at := 2; at+4 <= len(data) && data[at] == 0xff; {
-		marker := data[at+1]
-		if marker == 0xff { // a fill byte
-			at++
-			continue
+	for marker, body := range jpegSegments(data) {
+		if exif, ok := bytes.CutPrefix(body, exifPrefix); ok && marker == markerAPP1 {
+			return exif
 		}
-		if marker == 0xda || marker == 0xd9 { // the compressed data begin
-			return nil
-		}
-		end := at + 2 + int(binary.BigEndian.Uint16(data[at+2:]))
-		if end < at+4 || end > len(data) {
-			return nil
-		}
-		if body, ok := bytes.CutPrefix(data[at+4:end], exifPrefix); ok && marker == 0xe1 {
-			return body
-		}
-		at = end
 	}
 	return nil
 }
 
 // pngExif returns the content of the eXIf chunk, or nil.
 func pngExif(data []byte) []byte {
-	for at := 8; at+8 <= len(data); {
-		size := binary.BigEndian.Uint32(data[at:])
-		if uint64(size) > uint64(len(data)-at-8) {
-			return nil
+	for chunk := range pngChunks(data) {
+		if chunk.name == "eXIf" {
+			return chunk.body
 		}
-		body := data[at+8:][:size]
-		if string(data[at+4:at+8]) == "eXIf" {
-			return body
-		}
-		at += 12 + int(size)
 	}
 	return nil
 }
@@ -88,10 +69,10 @@ func tiffOrientation(data []byte) int {
 		return 1
 	}
 	var order binary.ByteOrder
-	switch string(data[:4]) {
-	case "II*\x00":
+	switch {
+	case bytes.HasPrefix(data, tiffLittle):
 		order = binary.LittleEndian
-	case "MM\x00*":
+	case bytes.HasPrefix(data, tiffBig):
 		order = binary.BigEndian
 	default:
 		return 1
@@ -130,6 +111,10 @@ func upright(img image.Image, orientation int) (image.Image, error) {
 	case *image.Gray:
 		out := image.NewGray(bounds)
 		turn(out.Pix, m.Pix[m.PixOffset(b.Min.X, b.Min.Y):], b.Dx(), b.Dy(), m.Stride, 1, orientation)
+		return out, nil
+	case *image.Gray16:
+		out := image.NewGray16(bounds)
+		turn(out.Pix, m.Pix[m.PixOffset(b.Min.X, b.Min.Y):], b.Dx(), b.Dy(), m.Stride, 2, orientation)
 		return out, nil
 	case *image.Paletted:
 		out := image.NewPaletted(bounds, m.Palette)

@@ -3,6 +3,8 @@
 package imageio
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"image"
 )
@@ -13,73 +15,156 @@ import (
 //   - A picture whose alpha varies means its alpha.
 //   - A palette means: index 0 outside, every other index inside, whatever the colours, as label images have it. A
 //     palette whose colours in use are a ramp of greys from black to light means its greys.
-//   - Any other picture means its brightness, the largest of red, green and blue, so that a mask painted in pure red
-//     counts. Pictures that were compressed with loss (YCbCr, CMYK) are cut at half brightness: compression leaves
-//     traces of grey where nothing was painted.
+//   - Any other picture means what was painted on black: greys are taken as they are, any other colour counts in full.
+//     Pictures that were compressed with loss (YCbCr, CMYK) mean their brightness, the largest of red, green and blue,
+//     cut at one half: compression leaves traces of grey where nothing was painted.
 //
 // A mask with a single value other than zero below one half, such as bytes of 0 and 1, is scaled to 0 and 255.
 func Mask(img image.Image) (mask *image.Gray, err error) {
-	defer func() {
-		if r := recover(); r != nil { // as in NRGBA
-			mask, err = nil, fmt.Errorf("imageio: reading a mask of type %T: %v", img, r)
-		}
-	}()
-	mask, err = rawMask(img)
+	values, err := valuesOf(img)
 	if err != nil {
 		return nil, err
 	}
-	switch img.(type) {
-	case *image.YCbCr, *image.CMYK:
-		binarise(mask)
-	}
-	normaliseBinary(mask.Pix)
-	return mask, nil
+	return values.mask(), nil
 }
 
-func rawMask(img image.Image) (mask *image.Gray, err error) {
+// maskValues is what a picture says of a mask, before it is decided what counts.
+type maskValues struct {
+	gray  *image.Gray // dense
+	lossy bool        // the values are not exact
+}
+
+// mask is the mask as Mask documents it.
+func (v maskValues) mask() *image.Gray {
+	if v.lossy {
+		binarise(v.gray, 128)
+	}
+	normaliseBinary(v.gray.Pix)
+	return v.gray
+}
+
+// nonZero is the mask of all pixels that are not zero.
+func (v maskValues) nonZero() *image.Gray {
+	binarise(v.gray, 1)
+	return v.gray
+}
+
+// valuesOf reads a picture as a mask. It keeps no memory of the picture.
+func valuesOf(img image.Image) (values maskValues, err error) {
+	defer func() {
+		if r := recover(); r != nil { // as in NRGBA
+			values, err = maskValues{}, fmt.Errorf("imageio: reading a mask of type %T: %v", img, r)
+		}
+	}()
 	b, err := checkedBounds(img)
 	if err != nil {
-		return nil, err
+		return values, err
 	}
-	mask = image.NewGray(image.Rect(0, 0, b.Dx(), b.Dy()))
 	switch m := img.(type) {
 	case *image.Paletted:
-		return paletteMask(m), nil
+		return maskValues{gray: paletteMask(m)}, nil
 	case *image.Gray:
+		mask := image.NewGray(image.Rect(0, 0, b.Dx(), b.Dy()))
 		for y := range b.Dy() {
 			copy(mask.Pix[y*mask.Stride:], m.Pix[m.PixOffset(b.Min.X, b.Min.Y+y):][:b.Dx()])
 		}
-		return mask, nil
+		return maskValues{gray: mask}, nil
+	case *image.Gray16:
+		return maskValues{gray: wideMask(m)}, nil
 	}
-	// Alpha pictures convert to white with that alpha, 16-bit grey ones to that grey.
+	// Alpha pictures convert to white with that alpha.
 	pixels, err := NRGBA(img)
 	if err != nil {
-		return nil, err
+		return values, err
 	}
-	var alpha bool
+	alpha := alphaVaries(pixels.Pix)
 	switch img.(type) {
 	case *image.Alpha, *image.Alpha16:
 		alpha = true
-	default:
-		alpha = alphaVaries(pixels.Pix)
+	case *image.YCbCr, *image.CMYK, *image.NYCbCrA:
+		values.lossy = !alpha
 	}
-	ForRows(b.Dy(), rowsPerTask, func(lo, hi int) {
+	values.gray = paintedMask(pixels, alpha, values.lossy)
+	return values, nil
+}
+
+// paintedMask is the alpha, the brightness, or the paint of a picture.
+func paintedMask(pixels *image.NRGBA, alpha, lossy bool) *image.Gray {
+	// Greys may be tinted a little by conversions.
+	const tint = 16
+	mask := image.NewGray(pixels.Rect)
+	width := pixels.Rect.Dx()
+	ForRows(pixels.Rect.Dy(), rowsPerTask, func(lo, hi int) {
 		for y := lo; y < hi; y++ {
 			from := row(pixels, y)
-			for x, to := 0, mask.Pix[y*mask.Stride:][:b.Dx()]; x < len(to); x++ {
+			for x, to := 0, mask.Pix[y*mask.Stride:][:width]; x < len(to); x++ {
 				p := from[4*x : 4*x+4]
-				if alpha {
+				most := max(p[0], p[1], p[2])
+				switch {
+				case alpha:
 					to[x] = p[3]
-				} else {
-					to[x] = max(p[0], p[1], p[2])
+				case !lossy && most-min(p[0], p[1], p[2]) >= tint:
+					to[x] = 255
+				default:
+					to[x] = most
 				}
 			}
 		}
 	})
-	return mask, nil
+	return mask
 }
 
-// Alpha returns the alpha of a picture as a mask, and whether there is one: an opaque picture has none.
+// wideMask scales 16 bits to 8. A single value other than zero below one half, which might vanish, becomes 255.
+func wideMask(m *image.Gray16) *image.Gray {
+	b := m.Bounds()
+	mask := image.NewGray(image.Rect(0, 0, b.Dx(), b.Dy()))
+	var value uint16
+	single := true
+	for y := range b.Dy() {
+		line := m.Pix[m.PixOffset(b.Min.X, b.Min.Y+y):][:2*b.Dx()]
+		narrow(mask.Pix[y*mask.Stride:][:b.Dx()], line)
+		for x := 0; x < len(line) && single; x += 2 {
+			if v := binary.BigEndian.Uint16(line[x:]); v != 0 && v != value {
+				single = value == 0 && v < 1<<15
+				value = v
+			}
+		}
+	}
+	if single && value != 0 {
+		for y := range b.Dy() {
+			for x, to := 0, mask.Pix[y*mask.Stride:][:b.Dx()]; x < len(to); x++ {
+				if at := m.PixOffset(b.Min.X+x, b.Min.Y+y); m.Pix[at]|m.Pix[at+1] != 0 {
+					to[x] = 255
+				}
+			}
+		}
+	}
+	return mask
+}
+
+// FitMask returns the mask at another size, each pixel taken from the nearest one. At the same size it is returned as
+// it is. mask must be dense, as those of Mask are.
+func FitMask(mask *image.Gray, width, height int) (*image.Gray, error) {
+	from := mask.Rect.Size()
+	if from == image.Pt(width, height) {
+		return mask, nil
+	}
+	if err := errors.Join(checkPixels(from.X, from.Y, DefaultMaxPixels), checkPixels(width, height, DefaultMaxPixels)); err != nil {
+		return nil, err
+	}
+	out := image.NewGray(image.Rect(0, 0, width, height))
+	columns := NearestIndex(from.X, width)
+	for y, v := range NearestIndex(from.Y, height) {
+		line := mask.Pix[v*mask.Stride:][:from.X]
+		for x, u := range columns {
+			out.Pix[y*out.Stride+x] = line[u]
+		}
+	}
+	return out, nil
+}
+
+// Alpha returns the alpha of a picture as a mask, and whether there is one: an opaque picture has none. As in Mask, an
+// alpha of zeros and one other value below one half is scaled.
 // img must come from NRGBA.
 func Alpha(img *image.NRGBA) (*image.Gray, bool) {
 	opaque := true
@@ -93,14 +178,15 @@ func Alpha(img *image.NRGBA) (*image.Gray, bool) {
 	for i := range mask.Pix {
 		mask.Pix[i] = img.Pix[4*i+3]
 	}
+	normaliseBinary(mask.Pix)
 	return mask, true
 }
 
-// binarise sets a mask to 0 and 255, cut at one half.
-func binarise(mask *image.Gray) {
+// binarise sets a mask to 0 and 255, cut at a value.
+func binarise(mask *image.Gray, least uint8) {
 	for i, v := range mask.Pix {
 		mask.Pix[i] = 0
-		if v >= 128 {
+		if v >= least {
 			mask.Pix[i] = 255
 		}
 	}

@@ -39,6 +39,52 @@ func FromDepthCamera(width, height int, points []float32) (PointMap, error) {
 	return m, nil
 }
 
+// Intrinsics are those of a pinhole camera in pixels, as OpenCV has them: the centre of the first pixel is (0, 0), and a
+// point (x, y, z) with x right, y down and z forward is seen at (FX*x/z + CX, FY*y/z + CY).
+type Intrinsics struct{ FX, FY, CX, CY float64 }
+
+// Validate reports focal lengths that are not positive, and values that are not finite. The error wraps ErrPointMap.
+func (c Intrinsics) Validate() error {
+	for _, v := range []float64{c.FX, c.FY, c.CX, c.CY} {
+		if v-v != 0 {
+			return fmt.Errorf("%w: intrinsics %v are not finite", ErrPointMap, c)
+		}
+	}
+	if c.FX <= 0 || c.FY <= 0 {
+		return fmt.Errorf("%w: focal lengths %g and %g", ErrPointMap, c.FX, c.FY)
+	}
+	return nil
+}
+
+// FromDepth returns the points that a camera sees, given the depth [height, width] of each pixel along the viewing
+// direction. Pixels whose depth is zero, negative or not finite have no point. The error wraps ErrPointMap.
+func FromDepth(width, height int, depth []float32, camera Intrinsics) (PointMap, error) {
+	if err := camera.Validate(); err != nil {
+		return PointMap{}, err
+	}
+	m := PointMap{Width: width, Height: height}
+	if err := m.checkSize(); err != nil {
+		return PointMap{}, err
+	}
+	if len(depth) != width*height {
+		return PointMap{}, fmt.Errorf("%w: %d depths for %dx%d pixels", ErrPointMap, len(depth), width, height)
+	}
+	m.Points = make([]float32, 3*width*height)
+	imageio.ForRows(height, pixelsPerTask/width+1, func(lo, hi int) {
+		for i := lo * width; i < hi*width; i++ {
+			z := float64(depth[i])
+			x := float32((camera.CX - float64(i%width)) / camera.FX * z)
+			y := float32((camera.CY - float64(i/width)) / camera.FY * z)
+			point := [3]float32{nan, nan, nan}
+			if z > 0 && finite(depth[i]) && finite(x) && finite(y) {
+				point = [3]float32{x, y, depth[i]}
+			}
+			copy(m.Points[3*i:3*i+3], point[:])
+		}
+	})
+	return m, nil
+}
+
 const pixelsPerTask = 1 << 16
 
 var nan = float32(math.NaN())
@@ -46,10 +92,18 @@ var nan = float32(math.NaN())
 // finite reports whether v is neither NaN nor infinite.
 func finite(v float32) bool { return v-v == 0 }
 
-// check reports a size that does not fit the data.
-func (m PointMap) check() error {
+// checkSize reports a size that no map can have.
+func (m PointMap) checkSize() error {
 	if m.Width <= 0 || m.Height <= 0 || m.Width > imageio.DefaultMaxPixels/m.Height {
 		return fmt.Errorf("%w: it is %dx%d", ErrPointMap, m.Width, m.Height)
+	}
+	return nil
+}
+
+// check reports a size that does not fit the data.
+func (m PointMap) check() error {
+	if err := m.checkSize(); err != nil {
+		return err
 	}
 	if want := 3 * m.Width * m.Height; len(m.Points) != want {
 		return fmt.Errorf("%w: %dx%d pixels need %d values, it has %d", ErrPointMap, m.Width, m.Height, want, len(m.Points))

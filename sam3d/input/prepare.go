@@ -56,7 +56,11 @@ func (p *Picture) Prepare(points *PointMap, o Options) (*Conditions, error) {
 	if points == nil {
 		return p.views(o.Size)
 	}
-	scene, err := p.ScenePoints(*points, o)
+	scene := *points
+	if !o.AsOriginal {
+		scene = scene.withoutInfinities()
+	}
+	scene, err := p.ScenePoints(scene, o)
 	if err != nil {
 		return nil, err
 	}
