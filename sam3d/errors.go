@@ -28,11 +28,22 @@ var (
 	ErrEmptyMask = input.ErrEmptyMask
 	// ErrMaskTooSmall is a mask whose bounding box is under three pixels wide or high.
 	ErrMaskTooSmall = input.ErrMaskTooSmall
+	// ErrNoMask is a request without a mask whose image is opaque.
+	ErrNoMask = input.ErrNoMask
+	// ErrPointMap is a point map whose size does not fit its data.
+	ErrPointMap = input.ErrPointMap
+	// ErrNoPoints is a point map without a valid point below the mask.
+	ErrNoPoints = input.ErrNoPoints
+	// ErrFlatPoints is a point map whose points are all the same, so that it has no scale.
+	ErrFlatPoints = input.ErrFlatPoints
 	// ErrNoVoxels is an object for which the structure decoder found no occupied voxel.
 	ErrNoVoxels = decoder.ErrNoVoxels
 	// ErrWeights is a checkpoint whose tensors are not those of the model: the error lists each of them.
 	ErrWeights = weights.ErrMismatch
 )
+
+// SizeMismatchError is a mask that does not have the size of its image; see FitMask.
+type SizeMismatchError = input.SizeMismatchError
 
 // guard turns a panic into an error, so that none leaves the API.
 func guard(err *error) {

@@ -56,7 +56,7 @@ func (l Loader) Mask(r io.Reader) (*image.Gray, error) {
 }
 
 // FitMask returns a mask at the size of another picture: each pixel is that of the nearest one. A mask of another size
-// is an error otherwise, as it mostly belongs to another picture. The error wraps ErrRequest.
+// is a *SizeMismatchError otherwise, as it mostly belongs to another picture. The error wraps ErrRequest.
 func FitMask(mask, picture image.Image) (image.Image, error) {
 	values, err := imageio.Mask(mask)
 	if err != nil {

@@ -79,6 +79,14 @@ func TestWrongCommandLines(t *testing.T) {
 		`unknown "ply"`:                 {"-mesh-format", "ply"},
 		"unexpected argument":           {"photo.jpg"},
 		"need an -image":                {"-mask", "mask.png"},
+		"-depth needs -intrinsics":      {"-image", "a.png", "-depth", "d.png"},
+		"exclude each other":            {"-image", "a.png", "-depth", "d.png", "-pointmap", "p.npy"},
+		"-depth-scale NaN":              {"-depth-scale", "NaN"},
+		"-max-pixels 0":                 {"-max-pixels", "0"},
+		`unknown "opengl"`:              {"-pointmap-axes", "opengl"},
+		"3 numbers, not four":           {"-intrinsics", "1,2,3"},
+		"focal lengths 0":               {"-intrinsics", "0,1,2,3"},
+		"invalid syntax":                {"-intrinsics", "a,1,2,3"},
 		"flag provided but not defined": {"-nothing"},
 	} {
 		status, stdout, stderr := generateIn(t, context.Background(), append(args, "-out", filepath.Join(t.TempDir(), "out"))...)
@@ -116,6 +124,8 @@ func TestBadFiles(t *testing.T) {
 		"mask is empty":      {"-image", photo, "-mask", picture("black.png", 64, 48, 0)},
 		"no mask given":      {"-image", photo},
 		"not a point map":    {"-image", photo, "-mask", picture("white.png", 64, 48, 255), "-pointmap", text},
+		"holds no depths":    {"-image", photo, "-mask", picture("white.png", 64, 48, 255), "-depth", photo, "-intrinsics", "50,50,32,24"},
+		"the limit is 3071":  {"-image", photo, "-max-pixels", "3071"},
 		"neither an officia": {"-image", photo, "-mask", picture("white.png", 64, 48, 255), "-model", folder},
 		"unknown; there are": {"-backend", "abacus"},
 	} {
@@ -133,6 +143,40 @@ func TestBadFiles(t *testing.T) {
 	status, _, stderr := generateIn(t, context.Background(), "-out", filepath.Join(photo, "out"))
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "not a directory")
+}
+
+// TestInputs: a mask of another size and a depth map of another one still, when asked for.
+func TestInputs(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name string, img image.Image) string {
+		var data bytes.Buffer
+		require.NoError(t, png.Encode(&data, img))
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, data.Bytes(), 0o666))
+		return path
+	}
+	photo, mask, depth := image.NewGray(image.Rect(0, 0, 64, 48)), image.NewGray(image.Rect(0, 0, 32, 24)), image.NewGray16(image.Rect(0, 0, 16, 12))
+	for i := range photo.Pix {
+		photo.Pix[i] = uint8(i)
+	}
+	for i := range mask.Pix {
+		if i%32 > 10 {
+			mask.Pix[i] = 255
+		}
+	}
+	for i := range depth.Pix {
+		depth.Pix[i] = 8 // 2056
+	}
+	args := []string{"-image", write("photo.png", photo), "-mask", write("mask.png", mask), "-fit-mask", "-depth", write("depth.png", depth),
+		"-intrinsics", "12, 12, 8, 6", "-depth-scale", "0.001", "-steps", "1", "-latent-steps", "1", "-formats", "gaussian4", "-json",
+		"-out", filepath.Join(folder, "out")}
+	status, stdout, stderr := generateIn(t, context.Background(), args...)
+	require.Zero(t, status, stderr)
+	var s summary
+	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
+	require.Empty(t, s.Warnings)
+	require.Greater(t, s.Pose.Translation[2], 0.5, "the plane is 2 m away")
+	require.Less(t, s.Pose.Translation[2], 8.0)
 }
 
 func TestInterrupted(t *testing.T) {
