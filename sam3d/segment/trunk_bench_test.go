@@ -1,0 +1,95 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gomlx3d/image3d/internal/fixture"
+	"github.com/gomlx3d/image3d/internal/nn"
+	"github.com/gomlx3d/image3d/weights"
+)
+
+// fullSize returns the released network with the interactive head alone, of some blocks, with zeros for weights in
+// bfloat16: what they are does not matter to the time.
+func fullSize(b *testing.B, depth int, global ...int) *Model {
+	b.Helper()
+	if testing.Short() {
+		b.Skip("full size")
+	}
+	cfg := SAM3()
+	cfg.Grounding, cfg.ViTDepth, cfg.GlobalBlocks = false, depth, global
+	all, zeros := make(map[string]weights.Tensor), make([]byte, 2*cfg.ViTMLP*cfg.ViTDim)
+	for name, p := range Spec(cfg) {
+		if p.Optional {
+			continue
+		}
+		size := 2 * shapes.Make(dtypes.BFloat16, p.Shape...).Size()
+		all[name] = weights.Tensor{DType: dtypes.BFloat16, Shape: p.Shape, Data: zeros[:size]}
+	}
+	model, err := New(fixture.Backend(b), cfg, weights.NewSet(all))
+	require.NoError(b, err)
+	b.Cleanup(model.Close)
+	return model
+}
+
+// benchmarkTrunk encodes a picture of the full size, without the necks.
+func benchmarkTrunk(b *testing.B, depth int, global ...int) {
+	model := fullSize(b, depth, global...)
+	input := tensors.FromShape(shapes.Make(dtypes.Float32, 1, 3, model.cfg.ImageSize, model.cfg.ImageSize))
+	encode := func() {
+		features, err := model.vision.trunk(b.Context(), input)
+		require.NoError(b, err)
+		nn.Free(features)
+	}
+	encode() // compiles
+	for b.Loop() {
+		encode()
+	}
+}
+
+func BenchmarkTrunk(b *testing.B)            { benchmarkTrunk(b, 32, 7, 15, 23, 31) }
+func BenchmarkTrunkWindowBlock(b *testing.B) { benchmarkTrunk(b, 1) }
+func BenchmarkTrunkGlobalBlock(b *testing.B) { benchmarkTrunk(b, 1, 0) }
+
+// BenchmarkNeck makes the feature maps of a head and what clicks need of them.
+func BenchmarkNeck(b *testing.B) {
+	model := fullSize(b, 1)
+	grid := model.cfg.grid()
+	features := tensors.FromShape(shapes.Make(dtypes.Float32, 1, grid, grid, model.cfg.ViTDim))
+	neck := func() {
+		levels, err := model.vision.neck(b.Context(), interactiveNeck, features)
+		require.NoError(b, err)
+		defer nn.Free(levels...)
+		clicks, err := model.interactive.features(levels)
+		require.NoError(b, err)
+		clicks.free()
+	}
+	neck()
+	for b.Loop() {
+		neck()
+	}
+}
+
+// BenchmarkClick asks for the object under a point, the picture being encoded.
+func BenchmarkClick(b *testing.B) {
+	model := fullSize(b, 1)
+	input := tensors.FromShape(shapes.Make(dtypes.Float32, 1, 3, model.cfg.ImageSize, model.cfg.ImageSize))
+	encoding, err := model.encode(b.Context(), input)
+	require.NoError(b, err)
+	defer encoding.Close()
+	encoding.Width, encoding.Height = 1920, 1080
+	click := func() {
+		_, err := encoding.Click(b.Context(), ClickPrompt{Points: []Point{{X: 500, Y: 300, Label: Foreground}}})
+		require.NoError(b, err)
+	}
+	click()
+	for b.Loop() {
+		click()
+	}
+}
