@@ -106,7 +106,7 @@ func (s source) build(parts []weights.Tensor) (weights.Tensor, error) {
 	case opPosition:
 		return withClassPosition(first)
 	}
-	for _, p := range parts {
+	for _, p := range parts[1:] {
 		if !bytes.Equal(p.Data, first.Data) {
 			return first, fmt.Errorf("copies of one tensor differ")
 		}

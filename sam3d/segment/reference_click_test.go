@@ -26,7 +26,7 @@ func clickCase(t *testing.T, c *fixture.Case) map[string]any {
 	pixels := c.Float32s(t, "in/pixel_values")
 	prompts := clickPrompts(t, c, cfg.ImageSize)
 	require.Zero(t, len(prompts)%shape[0])
-	masks := maskPrompts(t, c, len(prompts), 4*cfg.grid())
+	masks := maskPrompts(t, c, model.interactive, len(prompts))
 	var logits, scores, objects []float32
 	for b, picture := range slices.Collect(slices.Chunk(pixels, len(pixels)/shape[0])) {
 		input := tensors.FromFlatDataAndDimensions(picture, 1, shape[1], shape[2], shape[3])
@@ -103,15 +103,16 @@ func clickPrompts(t *testing.T, c *fixture.Case, size int) []clickTokens {
 }
 
 // maskPrompts returns the mask of each prompt, or nothing.
-func maskPrompts(t *testing.T, c *fixture.Case, prompts, side int) [][]float32 {
+func maskPrompts(t *testing.T, c *fixture.Case, head *interactive, prompts int) [][]float32 {
 	out := make([][]float32, prompts)
 	if name := input(t, c, "mask"); name != "" {
 		shape := c.Shape(t, name)
-		require.Equal(t, []int{side, side}, shape[len(shape)-2:])
-		values := c.Float32s(t, name)
-		for i := range out { // one mask may serve all prompts
-			k := i * len(values) / (side * side) / prompts
-			out[i] = values[k*side*side : (k+1)*side*side]
+		height, width := shape[len(shape)-2], shape[len(shape)-1]
+		masks := slices.Collect(slices.Chunk(c.Float32s(t, name), height*width))
+		for i := range out { // one mask may serve several prompts
+			var err error
+			out[i], err = head.maskInput(&Logits{Width: width, Height: height, Values: masks[i*len(masks)/prompts]})
+			require.NoError(t, err)
 		}
 	}
 	return out
