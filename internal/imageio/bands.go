@@ -79,27 +79,37 @@ func twoPixels(in, out int) bands {
 	return b
 }
 
-// stretched weighs pixels with a kernel of the given radius, made wider by the scale when shrinking. Weights of a
-// sample add up to 1, also where the border cuts the kernel off.
+// stretched weighs pixels with a kernel of the given radius, made wider by the scale when shrinking.
 func stretched(in, out int, radius float64, kernel func(float64) float64) bands {
 	b := emptyBands(in, out)
-	scale := float64(in) / float64(out)
-	stretch := max(scale, 1)
-	support := radius * stretch
 	for i := range out {
-		c := scale * (float64(i) + 0.5)
-		lo, hi := max(int(c-support+0.5), 0), min(int(c+support+0.5), in)
-		sum := 0.0
-		for j := lo; j < hi; j++ {
-			sum += kernel((float64(j) + 0.5 - c) / stretch)
-		}
+		lo, weights := stretchedAt(in, out, i, radius, kernel)
 		b.push(lo)
-		for j := lo; j < hi; j++ {
-			b.weights = append(b.weights, float32(kernel((float64(j)+0.5-c)/stretch)/sum))
+		for _, w := range weights {
+			b.weights = append(b.weights, float32(w))
 		}
 		b.offset[i+1] = len(b.weights)
 	}
 	return b
+}
+
+// stretchedAt returns the pixels of one sample of stretched: the first, and the weights of it and those after it. They
+// add up to 1, also where the border cuts the kernel off.
+func stretchedAt(in, out, i int, radius float64, kernel func(float64) float64) (lo int, weights []float64) {
+	scale := float64(in) / float64(out)
+	stretch := max(scale, 1)
+	support := radius * stretch
+	c := scale * (float64(i) + 0.5)
+	lo, hi := max(int(c-support+0.5), 0), min(int(c+support+0.5), in)
+	sum := 0.0
+	for j := lo; j < hi; j++ {
+		w := kernel((float64(j) + 0.5 - c) / stretch)
+		weights, sum = append(weights, w), sum+w
+	}
+	for k := range weights {
+		weights[k] /= sum
+	}
+	return lo, weights
 }
 
 func triangle(x float64) float64 { return max(0, 1-math.Abs(x)) }

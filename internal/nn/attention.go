@@ -49,6 +49,18 @@ const (
 //	keyMask [B, S] bool, false for keys to leave out, or nil. A row without any key gives the mean of v.
 //	out     [B, T, H*K]
 func Attend(q, k, v, keyMask *Node) *Node {
+	var bias *Node
+	if keyMask != nil {
+		bias = Where(keyMask, Scalar(q.Graph(), dtypes.Float32, 0.0), Scalar(q.Graph(), dtypes.Float32, -1e30)) // [B, S]
+		bias = ExpandAxes(bias, 1, 2)
+	}
+	return AttendBias(q, k, v, bias)
+}
+
+// AttendBias is Attend with a bias that is added to the scores before the softmax.
+//
+//	bias [B|1, H|1, T|1, S] float32, or nil
+func AttendBias(q, k, v, bias *Node) *Node {
 	dims := q.Shape().Dimensions
 	batch, heads, tokens, width := dims[0], dims[1], dims[2], dims[3]
 	keys := k.Shape().Dimensions[2]
@@ -56,20 +68,23 @@ func Attend(q, k, v, keyMask *Node) *Node {
 	q = Reshape(q, batch*heads, tokens, width)
 	k = Reshape(k, batch*heads, keys, width)
 	v = Reshape(v, batch*heads, keys, v.Shape().Dimensions[3])
-	var bias *Node
-	if keyMask != nil {
-		bias = Where(keyMask, Scalar(q.Graph(), dtypes.Float32, 0.0), Scalar(q.Graph(), dtypes.Float32, -1e30)) // [B, S]
-		bias = BroadcastToDims(ExpandAxes(bias, 1, 2), batch, heads, 1, keys)
-		bias = Reshape(bias, batch*heads, 1, keys)
+	rows := 1 // of the bias
+	if bias != nil {
+		rows = bias.Shape().Dimensions[2]
+		bias = Reshape(BroadcastToDims(bias, batch, heads, rows, keys), batch*heads, rows, keys)
 	}
 	chunk := queryChunk(batch*heads, tokens, keys)
 	outs := make([]*Node, 0, (tokens+chunk-1)/chunk)
 	for start := 0; start < tokens; start += chunk {
-		part := q
+		part, partBias := q, bias
 		if chunk < tokens {
-			part = Slice(q, AxisRange(), AxisRange(start, min(start+chunk, tokens)))
+			span := AxisRange(start, min(start+chunk, tokens))
+			part = Slice(q, AxisRange(), span)
+			if rows > 1 {
+				partBias = Slice(bias, AxisRange(), span)
+			}
 		}
-		o := attendChunk(part, k, v, bias)
+		o := attendChunk(part, k, v, partBias)
 		o = Reshape(o, batch, heads, o.Shape().Dimensions[1], o.Shape().Dimensions[2])
 		outs = append(outs, TransposeAllAxes(o, 0, 2, 1, 3)) // [B, t, H, K]
 	}

@@ -5,6 +5,7 @@ package segment
 import (
 	"context"
 	"encoding/binary"
+	"image"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -123,4 +124,14 @@ func (e *expiring) Err() error {
 		return context.Canceled
 	}
 	return nil
+}
+
+// newOpaque returns the picture of RGB bytes [height, width, 3].
+func newOpaque(width, height int, rgb []uint8) *image.NRGBA {
+	out := image.NewNRGBA(image.Rect(0, 0, width, height))
+	for i := range width * height {
+		copy(out.Pix[4*i:], rgb[3*i:3*i+3])
+		out.Pix[4*i+3] = 255
+	}
+	return out
 }
