@@ -33,7 +33,7 @@ type Logits struct {
 
 // Object is an object that was found under clicks.
 type Object struct {
-	Mask   *image.Gray // of the picture's size, 0 outside and 255 inside
+	Mask   *image.Gray // of the picture's size, 0 outside and 255 inside, without small holes
 	Logits Logits      // at four times the grid of patches, over the whole picture
 	Score  float32     // how well the mask fits, as the network estimates: intersection over union
 	// Presence is a logit: below 0 the network doubts that there is any object.
@@ -161,7 +161,8 @@ func (h *interactive) chosen(d *decoded, prompt ClickPrompt) []int {
 // object makes the answer of one of the masks.
 func (e *Encoding) object(d *decoded, i int) (Object, error) {
 	logits := Logits{Width: d.side, Height: d.side, Values: d.masks[i]}
-	planes := imageio.Planes{C: 1, H: d.side, W: d.side, Data: logits.Values}
+	whole := tidy(logits, maxHoleAt(d.side), 0)
+	planes := imageio.Planes{C: 1, H: d.side, W: d.side, Data: whole.Values}
 	full, err := imageio.Resize(planes, e.Height, e.Width, imageio.Bilinear)
 	if err != nil {
 		return Object{}, fmt.Errorf("segment: %w", err)

@@ -28,6 +28,7 @@ type Model struct {
 	vision      *vision
 	grounding   *grounding   // nil if not loaded
 	interactive *interactive // nil if not loaded
+	lexicon     lexicon
 }
 
 // New checks the weights against the configuration and uploads them. The set may be closed afterwards. Errors wrap

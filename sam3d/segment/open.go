@@ -24,6 +24,9 @@ var checkpointFiles = []string{"sam3.1_multiplex.pt", "sam3.pt", "sam3.1_multipl
 // Open loads a released network: a file of any layout, a folder that holds one, or a repository owner/name[@revision] of
 // the model hub, such as facebook/sam3, which wants a token. The layout and the heads are those that the file has.
 //
+// The vocabulary of the text encoder is read from the same folder. Without one, prompts of Segment fail with
+// ErrVocabulary; see LoadVocabulary.
+//
 // Errors wrap ErrConfig, or are those of package weights.
 func Open(ctx context.Context, backend compute.Backend, source string, hub weights.HubOptions) (*Model, error) {
 	path, err := checkpointFile(ctx, source, hub)
@@ -51,6 +54,9 @@ func Open(ctx context.Context, backend compute.Backend, source string, hub weigh
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	if cfg.Grounding {
+		model.lexicon.missing = model.LoadVocabulary(filepath.Dir(path)) // texts need it, clicks do not
+	}
 	return model, nil
 }
 
@@ -60,7 +66,9 @@ func checkpointFile(ctx context.Context, source string, hub weights.HubOptions) 
 		return source, nil
 	}
 	if hub.Want == nil {
-		hub.Want = func(name string) bool { return slices.Contains(checkpointFiles[:2], name) }
+		hub.Want = func(name string) bool {
+			return slices.Contains(checkpointFiles[:2], name) || slices.Contains(vocabularyFiles, name)
+		}
 	}
 	dir, err := weights.Resolve(ctx, source, hub)
 	if err != nil {

@@ -3,13 +3,18 @@
 package segment
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gomlx3d/image3d/internal/fixture"
+	"github.com/gomlx3d/image3d/internal/imageio"
+	"github.com/gomlx3d/image3d/internal/nn"
 )
 
 // groundingCase computes the outputs of a case of the grounding head, and compares the intermediates that it has.
@@ -131,5 +136,139 @@ func preprocessCase(t *testing.T, c *fixture.Case) map[string]any {
 	return map[string]any{"out/pixel_values": pixels}
 }
 
-func postprocessCase(t *testing.T, c *fixture.Case) map[string]any { return nil }
-func tokenizeCase(t *testing.T, c *fixture.Case) map[string]any    { return nil }
+// postprocessCase computes the outputs of a case of what follows the network, after Meta and after transformers.
+func postprocessCase(t *testing.T, c *fixture.Case) map[string]any {
+	var config struct {
+		Threshold     float64 `json:"threshold"`
+		MaskThreshold float32 `json:"mask_threshold"`
+		Height        int     `json:"target_height"`
+		Width         int     `json:"target_width"`
+		ClickLevel    float32 `json:"interactive_mask_threshold"`
+		MaxHole       float64 `json:"max_hole_area"`
+		MaxSpeck      float64 `json:"max_sprinkle_area"`
+	}
+	c.Decode(t, &config)
+	d := &detected{
+		boxes: c.Float32s(t, "in/pred_boxes"), logits: c.Float32s(t, "in/pred_logits"), presence: c.Float32s(t, "in/presence_logits"),
+	}
+	found := d.above(config.Threshold)
+	keep := make([]uint8, len(d.logits))
+	var scores, boxes, logits, probabilities []float32
+	shape, all := c.Shape(t, "in/pred_masks"), c.Float32s(t, "in/pred_masks")
+	for _, query := range found {
+		keep[query] = 1
+		scores = append(scores, d.score(query))
+		box := d.box(query, config.Width, config.Height)
+		boxes = append(boxes, float32(box.X0), float32(box.Y0), float32(box.X1), float32(box.Y1))
+		cells := shape[2] * shape[3]
+		logits = append(logits, all[query*cells:(query+1)*cells]...)
+	}
+	for _, v := range logits {
+		probabilities = append(probabilities, float32(sigmoid(v)))
+	}
+	enlarged := enlargedOf(t, logits, shape[2], shape[3], config.Height, config.Width)
+	for i, v := range enlarged {
+		enlarged[i] = float32(sigmoid(v))
+	}
+	out := map[string]any{
+		"out/scores": scores, "out/boxes_xyxy": boxes, "out/keep": keep, "out/mask_probabilities": enlarged,
+		"out/masks":    above(enlarged, config.MaskThreshold),
+		"out/hf_masks": above(enlargedOf(t, probabilities, shape[2], shape[3], config.Height, config.Width), config.MaskThreshold),
+	}
+	shape = c.Shape(t, "in/interactive_low_res_masks")
+	var clicks []float32
+	for mask := range slices.Chunk(c.Float32s(t, "in/interactive_low_res_masks"), shape[2]*shape[3]) {
+		for i := range mask {
+			mask[i] -= config.ClickLevel
+		}
+		whole := tidy(Logits{shape[3], shape[2], mask}, int(config.MaxHole), int(config.MaxSpeck))
+		planes := imageio.Planes{C: 1, H: shape[2], W: shape[3], Data: whole.Values}
+		full, err := imageio.Resize(planes, config.Height, config.Width, imageio.Bilinear)
+		require.NoError(t, err)
+		for _, v := range full.Data {
+			clicks = append(clicks, v+config.ClickLevel)
+		}
+	}
+	out["out/interactive_mask_logits"], out["out/interactive_masks"] = clicks, above(clicks, config.ClickLevel)
+	return out
+}
+
+// enlargedOf enlarges masks of rows x cols as Segment does.
+func enlargedOf(t *testing.T, masks []float32, rows, cols, height, width int) []float32 {
+	program := nn.NewProgram(fixture.Backend(t), "enlarge", func(_ nn.Params, in []*Node) []*Node {
+		return []*Node{enlarge(in[0], in[1], in[2])}
+	})
+	defer program.Close()
+	n := len(masks) / (rows * cols)
+	if n == 0 {
+		return nil
+	}
+	paddedRows, paddedCols := roundUp(height, 16), roundUp(width, 16)
+	out, err := program.Call1(nil, tensors.FromFlatDataAndDimensions(masks, n, rows, cols),
+		tensors.FromFlatDataAndDimensions(paddedBilinear(rows, height, paddedRows), paddedRows, rows),
+		tensors.FromFlatDataAndDimensions(paddedBilinear(cols, width, paddedCols), paddedCols, cols))
+	require.NoError(t, err)
+	defer nn.Free(out)
+	flat, err := tensors.CopyFlatData[float32](out)
+	require.NoError(t, err)
+	var cut []float32
+	for mask := range slices.Chunk(flat, paddedRows*paddedCols) {
+		for y := range height {
+			cut = append(cut, mask[y*paddedCols:][:width]...)
+		}
+	}
+	return cut
+}
+
+func above(values []float32, level float32) []uint8 {
+	out := make([]uint8, len(values))
+	for i, v := range values {
+		if v > level {
+			out[i] = 1
+		}
+	}
+	return out
+}
+
+// vocabularyVariable names CLIP's vocabulary for the tests: a file or a folder. The module does not come with it.
+const vocabularyVariable = "SAM3_VOCABULARY"
+
+// releasedTokenizer reads CLIP's vocabulary, or skips the test.
+func releasedTokenizer(t *testing.T, cfg Config) *tokenizer {
+	t.Helper()
+	for _, path := range []string{os.Getenv(vocabularyVariable), filepath.Join(fixture.Dir(), "sam3"), fixture.Dir()} {
+		if path == "" {
+			continue
+		}
+		tokens, err := readTokenizer(path, cfg)
+		if err == nil {
+			return tokens
+		}
+		require.ErrorIs(t, err, os.ErrNotExist)
+	}
+	t.Skipf("CLIP's vocabulary, one of %v, is not beside the reference cases; $%s may name it", vocabularyFiles, vocabularyVariable)
+	return nil
+}
+
+// tokenizeCase computes the outputs of a case of the tokenizer.
+func tokenizeCase(t *testing.T, c *fixture.Case) map[string]any {
+	var config struct {
+		Texts []string `json:"texts"`
+		Start int      `json:"sot"`
+		End   int      `json:"eot"`
+	}
+	cfg := Config{}
+	c.Decode(t, &cfg)
+	c.Decode(t, &config)
+	cfg.BeginToken, cfg.EndToken = config.Start, config.End
+	tokenizer := releasedTokenizer(t, cfg)
+	var ids, valid []int32
+	for _, text := range config.Texts {
+		tokens, err := tokenizer.encode(text)
+		require.NoError(t, err)
+		padding := make([]int32, cfg.ContextLength-len(tokens))
+		ids = append(append(ids, tokens...), padding...)
+		valid = append(append(valid, slices.Repeat([]int32{1}, len(tokens))...), padding...)
+	}
+	return map[string]any{"out/input_ids": ids, "out/attention_mask": valid}
+}
