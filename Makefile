@@ -2,6 +2,7 @@
 PLUGINS ?= $(CURDIR)/.plugins
 XLA := GOMLX_BACKEND=xla:cpu PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS)
 BENCH ?= .
+FUZZTIME ?= 60s
 
 .PHONY: help test vet test-go test-xla race fuzz bench readers plugin plugin-cuda plugin-rocm fmt tidy
 
@@ -23,6 +24,14 @@ test-xla: plugin ## the reference tests on xla:cpu
 
 race: ## tests under the race detector (pure Go backend)
 	GOMLX_BACKEND=go go test -short -race -gcflags=all=-d=checkptr=0 ./...
+
+fuzz: ## every fuzz target for FUZZTIME (60s), one after the other
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -hoE '^func Fuzz[A-Za-z]+' $$dir/*_test.go | cut -d' ' -f2); do \
+			echo "$$dir $$target"; \
+			GOMLX_BACKEND=go go test $$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done; \
+	done
 
 bench: plugin ## benchmarks on xla:cpu; BENCH selects them
 	$(XLA) go test ./... -run '^$$' -bench '$(BENCH)' -benchtime 3x

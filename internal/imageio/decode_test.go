@@ -63,6 +63,12 @@ func requireClose(t *testing.T, want, got *image.NRGBA, within int) {
 	}
 }
 
+// webpFiles are one pixel, with loss and without.
+var webpFiles = []string{
+	"UklGRiQAAABXRUJQVlA4IBgAAAAwAQCdASoBAAEAAwA0JaQAA3AA/vuUAAA=",
+	"UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==",
+}
+
 func TestDecodeFormats(t *testing.T) {
 	img := quarters(64, 32)
 	encoded := map[string][]byte{"png": encodePNG(t, img), "jpeg": encodeJPEG(t, img, 95)}
@@ -83,10 +89,7 @@ func TestDecodeFormats(t *testing.T) {
 		require.NoError(t, err, want)
 		requireClose(t, img, pixels, map[string]int{"jpeg": 20, "gif": 60}[want]) // a GIF has a fixed palette here
 	}
-	for _, text := range []string{ // one pixel, with loss and without
-		"UklGRiQAAABXRUJQVlA4IBgAAAAwAQCdASoBAAEAAwA0JaQAA3AA/vuUAAA=",
-		"UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==",
-	} {
+	for _, text := range webpFiles {
 		data, err := base64.StdEncoding.DecodeString(text)
 		require.NoError(t, err)
 		require.Equal(t, image.Rect(0, 0, 1, 1), decodeNRGBA(t, data).Rect)
@@ -316,32 +319,6 @@ func TestBrokenExif(t *testing.T) {
 		require.Equal(t, img.Bounds(), decodeNRGBA(t, withExif(encodeJPEG(t, img, 90), exif)).Rect, name)
 		require.Equal(t, img.Bounds(), decodeNRGBA(t, withChunk(encodePNG(t, img), exif)).Rect, name)
 	}
-}
-
-func FuzzOrientation(f *testing.F) {
-	exif := exifData(binary.BigEndian, 8)
-	f.Add(withExif(encodeJPEG(f, quarters(8, 8), 50), exif))
-	f.Add(withChunk(encodePNG(f, quarters(8, 8)), exif))
-	f.Add(exif)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, format := range []string{"jpeg", "png", "webp", "tiff", "gif"} {
-			if o := orientation(data, format); o < 1 || o > 8 {
-				t.Errorf("orientation %d", o)
-			}
-		}
-	})
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add(encodeJPEG(f, quarters(8, 8), 50))
-	f.Add(encodePNG(f, quarters(8, 8)))
-	f.Add(cmykJPEG(color.CMYK{K: 9}))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		img, _, err := Decode(bytes.NewReader(data), 1<<16)
-		if err == nil && img.Bounds().Dx()*img.Bounds().Dy() > 1<<16 {
-			t.Errorf("%v is above the limit", img.Bounds())
-		}
-	})
 }
 
 // A header may claim any size: nothing of that size is allocated.

@@ -248,7 +248,7 @@ func TestC10HiddenColours(t *testing.T) {
 }
 
 // palettePNG is a PNG of two palette pixels, the first one transparent, which the standard library would write black.
-func palettePNG(t *testing.T) []byte {
+func palettePNG(t testing.TB) []byte {
 	file := pngFile(t, 2, 1, 8, 3, []byte{0, 0, 1})
 	head := bytes.Clone(file[:8+25])
 	head = append(head, pngPart("PLTE", []byte{200, 30, 10, 1, 2, 3})...)
