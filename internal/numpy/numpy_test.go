@@ -194,6 +194,10 @@ func TestReadZipRefuses(t *testing.T) {
 	damaged[bytes.Index(good, []byte("\n"))+3] ^= 1
 	_, err := readZip(damaged, "")
 	require.ErrorIs(t, err, zip.ErrChecksum)
+	cut := archive(t, member{"a.npy", zip.Deflate, nil}) // compressed data that end early
+	copy(cut[bytes.Index(cut, []byte("a.npy"))+5:], "\x00")
+	_, err = readZip(cut, "")
+	require.ErrorIs(t, err, ErrFormat)
 	// An array that is far larger than its file, and a directory of that kind.
 	bomb := archive(t, member{"a.npy", zip.Deflate, file(1, header("<f4", "False", "(6,)"), make([]byte, 16<<20))})
 	_, err = readZip(bomb, "")

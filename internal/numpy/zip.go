@@ -53,11 +53,23 @@ func ReadZip(r io.ReaderAt, size int64, name string, preferred []string, check C
 		return nil, fmt.Errorf("%w: array %.40q: %w", ErrFormat, name, err)
 	}
 	defer member.Close()
-	a, err := Read(member, check)
+	a, err := Read(compressed{member}, check)
 	if err != nil {
 		return nil, fmt.Errorf("array %.40q: %w", name, err)
 	}
 	return a, nil
+}
+
+// compressed gives errors of decompression their kind.
+type compressed struct{ io.Reader }
+
+// Read implements io.Reader.
+func (c compressed) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return n, err
 }
 
 // list names some arrays.
