@@ -10,6 +10,9 @@ import (
 	"image/jpeg"
 	"io"
 	"iter"
+
+	"golang.org/x/image/tiff"
+	"golang.org/x/image/webp"
 )
 
 // The first bytes of TIFF structures.
@@ -61,6 +64,64 @@ func pngPixels(data []byte) io.Reader {
 		parts = append(parts, bytes.NewReader(data[at:]))
 	}
 	return io.MultiReader(parts...)
+}
+
+// decodeTIFF decodes a TIFF. The decoder takes black runs of fax compression for black whatever the file says of its
+// bits; where 0 is black they are white.
+func decodeTIFF(data []byte) (image.Image, error) {
+	const compressionTag, photometricTag, fax3, fax4, blackIsZero = 0x0103, 0x0106, 3, 4, 1
+	img, err := tiff.Decode(bytes.NewReader(data))
+	compression, _ := tiffShort(data, compressionTag)
+	photometric, known := tiffShort(data, photometricTag)
+	fax := (compression == fax3 || compression == fax4) && known && photometric == blackIsZero
+	if grey, ok := img.(*image.Gray); ok && fax {
+		for i, v := range grey.Pix {
+			grey.Pix[i] = 255 - v
+		}
+	}
+	return img, err
+}
+
+// decodeWebP decodes a WebP and tells whether it was compressed with loss. Then its brightness is 16 to 235 and its
+// chroma 16 to 240 (ITU-R BT.601), which the decoder hands on as if the ranges were full.
+func decodeWebP(data []byte) (img image.Image, lossy bool, err error) {
+	img, err = webp.Decode(bytes.NewReader(data))
+	var ycc *image.YCbCr
+	var alpha func(x, y int) uint8
+	switch m := img.(type) {
+	case *image.YCbCr:
+		ycc, alpha = m, func(int, int) uint8 { return 255 }
+	case *image.NYCbCrA:
+		ycc, alpha = &m.YCbCr, func(x, y int) uint8 { return m.A[m.AOffset(x, y)] }
+	default:
+		return img, false, err
+	}
+	out := image.NewNRGBA(ycc.Rect)
+	ForRows(ycc.Rect.Dy(), rowsPerTask, func(lo, hi int) {
+		for y := lo; y < hi; y++ {
+			to := row(out, y)
+			for x := range ycc.Rect.Dx() {
+				c := ycc.COffset(x, y)
+				r, g, b := videoRGB(ycc.Y[ycc.YOffset(x, y)], ycc.Cb[c], ycc.Cr[c])
+				to[4*x], to[4*x+1], to[4*x+2], to[4*x+3] = r, g, b, alpha(x, y)
+			}
+		}
+	})
+	return out, true, nil
+}
+
+// videoRGB converts from BT.601's studio ranges.
+func videoRGB(luma, blue, red uint8) (r, g, b uint8) {
+	const (
+		gain      = 255. / 219
+		redRed    = 1.402 * 255 / 224
+		blueBlue  = 1.772 * 255 / 224
+		greenRed  = redRed * 0.299 / 0.587
+		greenBlue = blueBlue * 0.114 / 0.587
+	)
+	y, u, v := (float32(luma)-16)*gain+0.5, float32(blue)-128, float32(red)-128
+	clip := func(v float32) uint8 { return uint8(min(max(v, 0), 255)) }
+	return clip(y + redRed*v), clip(y - greenBlue*u - greenRed*v), clip(y + blueBlue*u)
 }
 
 // Markers of JPEG segments.

@@ -13,8 +13,6 @@ import (
 	"io"
 
 	_ "golang.org/x/image/bmp"
-	_ "golang.org/x/image/tiff"
-	_ "golang.org/x/image/webp"
 )
 
 // Limits of a file beside the number of its pixels.
@@ -36,7 +34,7 @@ func Decode(r io.Reader, maxPixels int) (img image.Image, format string, err err
 	if err != nil {
 		return nil, e.format, err
 	}
-	if img, err = e.decode(); err != nil {
+	if img, _, err = e.decode(); err != nil {
 		return nil, e.format, err
 	}
 	img, err = upright(img, orientation(e.data, e.format))
@@ -58,15 +56,14 @@ func DecodeMask(r io.Reader, o MaskOptions) (mask *image.Gray, err error) {
 	if err != nil {
 		return nil, err
 	}
-	img, err := e.decode()
+	img, lossy, err := e.decode()
 	if err != nil {
 		return nil, err
 	}
-	values, err := valuesOf(img)
+	values, err := valuesOf(img, lossy)
 	if err != nil {
 		return nil, err
 	}
-	values.lossy = values.lossy || e.format == "jpeg"
 	if o.NonZero {
 		mask = values.nonZero()
 	} else {
@@ -152,8 +149,8 @@ func undecodable(data []byte, err error) error {
 	return fmt.Errorf("imageio: decoding a picture: %w", err)
 }
 
-// decode decodes the pixels, as they are stored.
-func (e encoded) decode() (img image.Image, err error) {
+// decode decodes the pixels, as they are stored, and tells whether they were compressed with loss.
+func (e encoded) decode() (img image.Image, lossy bool, err error) {
 	defer func() {
 		// The decoders are other people's and the data anybody's: a fault there must not end the program.
 		if r := recover(); r != nil {
@@ -164,14 +161,20 @@ func (e encoded) decode() (img image.Image, err error) {
 	case "png":
 		img, _, err = image.Decode(pngPixels(e.data))
 	case "jpeg":
+		lossy = true
 		img, err = decodeJPEG(e.data)
+	case "webp":
+		img, lossy, err = decodeWebP(e.data)
+	case "tiff":
+		img, err = decodeTIFF(e.data)
 	default:
 		img, _, err = image.Decode(bytes.NewReader(e.data))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("imageio: decoding %s: %w", e.format, err)
+		return nil, false, fmt.Errorf("imageio: decoding %s: %w", e.format, err)
 	}
-	return onCanvas(img, e.config.Width, e.config.Height)
+	img, err = onCanvas(img, e.config.Width, e.config.Height)
+	return img, lossy, err
 }
 
 // onCanvas places a picture that covers a part of its canvas only, as a GIF's first frame may; the rest is transparent.

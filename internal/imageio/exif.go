@@ -62,39 +62,39 @@ func webpExif(data []byte) []byte {
 	return nil
 }
 
-// tiffOrientation reads the orientation tag of a TIFF structure's first directory.
+// tiffOrientation reads the orientation tag of a TIFF structure.
 func tiffOrientation(data []byte) int {
-	const orientationTag, shortType, entryBytes = 0x0112, 3, 12
-	if len(data) < 8 {
+	const orientationTag = 0x0112
+	value, ok := tiffShort(data, orientationTag)
+	if !ok || value < 1 || value > 8 {
 		return 1
 	}
-	var order binary.ByteOrder
-	switch {
-	case bytes.HasPrefix(data, tiffLittle):
-		order = binary.LittleEndian
-	case bytes.HasPrefix(data, tiffBig):
+	return value
+}
+
+// tiffShort reads a tag that is one number of 16 bits in a TIFF structure's first directory.
+func tiffShort(data []byte, tag uint16) (value int, ok bool) {
+	const shortType, entryBytes = 3, 12
+	if len(data) < 8 || !isTIFF(data) {
+		return 0, false
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if bytes.HasPrefix(data, tiffBig) {
 		order = binary.BigEndian
-	default:
-		return 1
 	}
 	at := uint64(order.Uint32(data[4:]))
 	if at+2 > uint64(len(data)) {
-		return 1
+		return 0, false
 	}
 	entries := data[at+2:]
 	count := int(order.Uint16(data[at:]))
 	for i := range min(count, len(entries)/entryBytes) {
 		entry := entries[i*entryBytes:]
-		if order.Uint16(entry) != orientationTag {
-			continue
+		if order.Uint16(entry) == tag {
+			return int(order.Uint16(entry[8:])), order.Uint16(entry[2:]) == shortType && order.Uint32(entry[4:]) == 1
 		}
-		value := int(order.Uint16(entry[8:]))
-		if order.Uint16(entry[2:]) != shortType || order.Uint32(entry[4:]) != 1 || value < 1 || value > 8 {
-			return 1
-		}
-		return value
 	}
-	return 1
+	return 0, false
 }
 
 // upright undoes an EXIF orientation. Grey and palette pictures stay what they are; others become NRGBA.

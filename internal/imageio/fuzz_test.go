@@ -4,7 +4,6 @@ package imageio
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
 	"image"
@@ -55,10 +54,8 @@ func pictureFiles(t testing.TB) [][]byte {
 		require.NoError(t, encode(&b))
 		files = append(files, b.Bytes())
 	}
-	for _, text := range webpFiles {
-		data, err := base64.StdEncoding.DecodeString(text)
-		require.NoError(t, err)
-		files = append(files, data)
+	for _, text := range append(webpFiles, lossyWebP, alphaWebP, faxTIFF) {
+		files = append(files, base64File(t, text))
 	}
 	return files
 }

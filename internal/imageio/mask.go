@@ -21,7 +21,7 @@ import (
 //
 // A mask with a single value other than zero below one half, such as bytes of 0 and 1, is scaled to 0 and 255.
 func Mask(img image.Image) (mask *image.Gray, err error) {
-	values, err := valuesOf(img)
+	values, err := valuesOf(img, false)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,9 @@ func (v maskValues) nonZero() *image.Gray {
 	return v.gray
 }
 
-// valuesOf reads a picture as a mask. It keeps no memory of the picture.
-func valuesOf(img image.Image) (values maskValues, err error) {
+// valuesOf reads a picture as a mask. It keeps no memory of the picture. lossy says that the picture was compressed with
+// loss, if its type does not.
+func valuesOf(img image.Image, lossy bool) (values maskValues, err error) {
 	defer func() {
 		if r := recover(); r != nil { // as in NRGBA
 			values, err = maskValues{}, fmt.Errorf("imageio: reading a mask of type %T: %v", img, r)
@@ -68,7 +69,7 @@ func valuesOf(img image.Image) (values maskValues, err error) {
 		for y := range b.Dy() {
 			copy(mask.Pix[y*mask.Stride:], m.Pix[m.PixOffset(b.Min.X, b.Min.Y+y):][:b.Dx()])
 		}
-		return maskValues{gray: mask}, nil
+		return maskValues{mask, lossy}, nil
 	case *image.Gray16:
 		return maskValues{gray: wideMask(m)}, nil
 	}
@@ -82,10 +83,10 @@ func valuesOf(img image.Image) (values maskValues, err error) {
 	case *image.Alpha, *image.Alpha16:
 		alpha = true
 	case *image.YCbCr, *image.CMYK, *image.NYCbCrA:
-		values.lossy = !alpha
+		lossy = true
 	}
-	values.gray = paintedMask(pixels, alpha, values.lossy)
-	return values, nil
+	lossy = lossy && !alpha // what has alpha compresses it on its own, and better
+	return maskValues{paintedMask(pixels, alpha, lossy), lossy}, nil
 }
 
 // paintedMask is the alpha, the brightness, or the paint of a picture.
