@@ -7,6 +7,8 @@
 //	defer pipeline.Close()
 //	result, err := pipeline.Generate(ctx, sam3d.Request{Image: photo, Mask: mask})
 //
+// For several objects of one photograph, Pipeline.Prepare does once what they share.
+//
 // # Frames, units and orders
 //
 // Object frame: the cube [-0.5, 0.5]³ centred on 0, z up. Voxels, Gaussians and mesh are in it. Voxel (x, y, z) of a

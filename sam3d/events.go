@@ -7,8 +7,8 @@ import "time"
 // Stage names a part of the work.
 type Stage string
 
-// The stages, in the order they run. StageDepth is left out when the request brings a point map, and the decoders of
-// outputs that were not asked for are left out.
+// The stages, in the order they run. StageDepth is left out when the request brings a point map or a Photo, and the
+// decoders of outputs that were not asked for are left out. Prepare runs StageDepth and StageCondition.
 const (
 	StageDepth      Stage = "depth"      // photograph to point map
 	StageInput      Stage = "input"      // image, mask and point map to condition tensors

@@ -29,9 +29,11 @@ type PointMap = input.PointMap
 // MaxSteps bounds the sampling steps of a stage.
 const MaxSteps = 1000
 
-// Request is one object to make. Of the fields only Image is required; the zero value of the others means the released
-// setting.
+// Request is one object to make. Of the fields only Image, or Photo, is required; the zero value of the others means the
+// released setting.
 type Request struct {
+	// Photo stands for Image, PointMap and NoDepth if several objects of one photograph are made; see Prepare.
+	Photo *Photo
 	// Image is the whole photograph. The colours under transparent pixels count: the model looks at the surroundings.
 	Image image.Image
 	// Mask marks the object: it has the image's size, and alpha where that varies, else the brightest of red, green and
@@ -79,7 +81,9 @@ func (r *Request) outputs() Output {
 // check reports what can be seen to be wrong before any work.
 func (r *Request) check() error {
 	switch {
-	case r.Image == nil:
+	case r.Photo != nil && (r.Image != nil || r.PointMap != nil || r.NoDepth):
+		return fmt.Errorf("%w: a photo, which brings its image and points, next to others", ErrRequest)
+	case r.Photo == nil && r.Image == nil:
 		return fmt.Errorf("%w: no image", ErrRequest)
 	case r.Steps < 0 || r.Steps > MaxSteps:
 		return fmt.Errorf("%w: %d structure steps; they must be 1 to %d, or 0 for the released number", ErrRequest, r.Steps, MaxSteps)
@@ -96,7 +100,14 @@ func (p *Pipeline) check(r *Request) (*input.Picture, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	picture, err := input.New(r.Image, r.Mask)
+	img := r.Image
+	if r.Photo != nil {
+		if r.Photo.pipeline != p {
+			return nil, fmt.Errorf("%w: the photo was prepared by another pipeline", ErrRequest)
+		}
+		img = r.Photo.pixels
+	}
+	picture, err := input.New(img, r.Mask)
 	if errors.Is(err, input.ErrPicture) {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gomlx3d/image3d/flexicubes"
 	"github.com/gomlx3d/image3d/internal/nn"
-	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d/condition"
 	"github.com/gomlx3d/image3d/sam3d/decoder"
 	"github.com/gomlx3d/image3d/sam3d/flow"
@@ -72,17 +71,17 @@ func (r *run) prepare() error {
 	if r.needsDepth() {
 		return nil
 	}
-	return r.condition(r.request.PointMap)
+	return r.condition(r.known())
 }
 
 // generate is the data path, from where prepare ended.
 func (r *run) generate() (*Result, error) {
 	if r.needsDepth() {
-		points, err := r.pointMap()
+		seen, err := r.look(r.picture.RGB())
 		if err != nil {
 			return nil, err
 		}
-		if err := r.condition(points); err != nil {
+		if err := r.condition(seen); err != nil {
 			return nil, err
 		}
 	}
@@ -112,43 +111,20 @@ func (r *run) generate() (*Result, error) {
 	return r.result, nil
 }
 
-// needsDepth reports whether the depth model has to find the point map.
-func (r *run) needsDepth() bool {
-	return r.request.PointMap == nil && !r.request.NoDepth && r.p.depth != nil
-}
-
-// pointMap returns the depth model's point map.
-func (r *run) pointMap() (*PointMap, error) {
-	return during(r, StageDepth, 1, func() (*PointMap, error) {
-		rgb := r.picture.RGB()
-		depth, err := r.p.depth.Infer(r.ctx, moge.Image{Height: rgb.H, Width: rgb.W, Pixels: rgb.Data},
-			moge.Options{NumTokens: r.p.depthTokens})
-		if err != nil {
-			return nil, err
-		}
-		if depth.Degenerate() {
-			r.warn("the depth model found no camera for the picture: the pose is a guess")
-		}
-		r.result.Metric = depth.MetricScale > 0
-		points, err := input.FromDepthCamera(depth.Width, depth.Height, depth.Points)
-		return &points, err
-	})
-}
-
 // condition prepares what the encoders read.
-func (r *run) condition(points *PointMap) (err error) {
-	r.result.PointMap = points
-	if points == nil && !r.request.NoDepth {
-		r.warn("no point map was given, and there is no depth model (%s): the object was made from the picture alone, and its "+
-			"pose has no scale", r.p.noDepth)
-	}
+func (r *run) condition(v *view) (err error) {
+	r.result.PointMap, r.result.Metric = v.points, v.metric
+	r.result.Warnings = append(r.result.Warnings, v.warnings...)
 	r.conditions, err = during(r, StageInput, 1, func() (*input.Conditions, error) {
 		options := input.Options{Size: r.p.cfg.imageSize, ClipBeyond: r.p.cfg.clipBeyond}
-		c, err := r.picture.Prepare(points, options)
-		if errors.Is(err, input.ErrNoPoints) && r.request.PointMap == nil {
+		if r.request.Photo != nil {
+			options.FullImage = r.request.Photo.whole
+		}
+		c, err := r.picture.Prepare(v.points, options)
+		if errors.Is(err, input.ErrNoPoints) && v.estimated {
 			r.warn("the depth model sees nothing where the object is: its pose has no scale")
 			options.AsOriginal = true
-			c, err = r.picture.Prepare(points, options)
+			c, err = r.picture.Prepare(v.points, options)
 		}
 		return c, err
 	})
@@ -161,10 +137,14 @@ type tokens struct{ structure, latent *tensors.Tensor }
 // encode encodes the conditions for both flows.
 func (r *run) encode(c *input.Conditions) (t tokens, err error) {
 	return during(r, StageCondition, 1, func() (tokens, error) {
-		t.structure, t.latent, err = r.p.condition.Encode(r.ctx, condition.Views{
+		views := condition.Views{
 			Size: c.Size, Image: c.Crop.Image, Mask: c.Crop.Mask, PointMap: c.Crop.Points,
 			RGBImage: c.Full.Image, RGBMask: c.Full.Mask, RGBPointMap: c.Full.Points,
-		})
+		}
+		if r.request.Photo != nil {
+			views.RGBImage, views.Features = nil, r.request.Photo.features
+		}
+		t.structure, t.latent, err = r.p.condition.Encode(r.ctx, views)
 		r.own(t.structure, t.latent)
 		return t, err
 	})

@@ -109,17 +109,12 @@ func (e *Encoder) Encode(ctx context.Context, v Views) (structure, latent *tenso
 	if err := e.check(v); err != nil {
 		return nil, nil, err
 	}
-	pieces := make([][]*tensors.Tensor, len(e.stages))
-	defer func() {
-		for _, p := range pieces {
-			nn.Free(p...)
-		}
-	}()
-	for i, s := range e.stages {
-		pieces[i] = make([]*tensors.Tensor, len(s.slots))
-	}
+	pieces := e.pieces()
+	defer free(pieces)
 	for _, j := range e.jobs {
-		if err := j.run(ctx, v, pieces); err != nil {
+		if v.Features != nil && j.input == RGBImage {
+			v.Features.put(j, pieces)
+		} else if err := j.run(ctx, v, pieces); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -138,8 +133,12 @@ func (e *Encoder) check(v Views) error {
 	if err := v.validate(); err != nil {
 		return err
 	}
+	if v.Features != nil && (v.Features.encoder != e || v.RGBImage != nil) {
+		return fmt.Errorf("%w: features of another encoder, or next to %s", ErrInput, RGBImage)
+	}
 	for _, j := range e.jobs {
-		if flat, _ := v.modality(j.input); flat == nil && j.trunk != nil {
+		known := v.Features != nil && j.input == RGBImage
+		if flat, _ := v.modality(j.input); flat == nil && j.trunk != nil && !known {
 			return fmt.Errorf("%w: no %s", ErrInput, j.input)
 		}
 	}

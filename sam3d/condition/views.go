@@ -18,6 +18,8 @@ type Views struct {
 	// finite is missing. Nil if there is no point map.
 	PointMap    []float32
 	RGBPointMap []float32
+	// Features stand for RGBImage if they are known. They must be of the same encoder.
+	Features *Features
 }
 
 // modality returns the values of a modality and the number of their planes.

@@ -39,23 +39,6 @@ func FromDepthCamera(width, height int, points []float32) (PointMap, error) {
 	return m, nil
 }
 
-// Intrinsics are those of a pinhole camera in pixels, as OpenCV has them: the centre of the first pixel is (0, 0), and a
-// point (x, y, z) with x right, y down and z forward is seen at (FX*x/z + CX, FY*y/z + CY).
-type Intrinsics struct{ FX, FY, CX, CY float64 }
-
-// Validate reports focal lengths that are not positive, and values that are not finite. The error wraps ErrPointMap.
-func (c Intrinsics) Validate() error {
-	for _, v := range []float64{c.FX, c.FY, c.CX, c.CY} {
-		if v-v != 0 {
-			return fmt.Errorf("%w: intrinsics %v are not finite", ErrPointMap, c)
-		}
-	}
-	if c.FX <= 0 || c.FY <= 0 {
-		return fmt.Errorf("%w: focal lengths %g and %g", ErrPointMap, c.FX, c.FY)
-	}
-	return nil
-}
-
 // FromDepth returns the points that a camera sees, given the depth [height, width] of each pixel along the viewing
 // direction. Pixels whose depth is zero, negative or not finite have no point. The error wraps ErrPointMap.
 func FromDepth(width, height int, depth []float32, camera Intrinsics) (PointMap, error) {

@@ -12,12 +12,17 @@ import (
 // Size is the side of the network's input in the released model.
 const Size = 518
 
+// maxSize bounds the side of conditions.
+const maxSize = 1 << 14
+
 // Options are settings of Prepare. The zero value is the released setting.
 type Options struct {
 	// Size is the side S of the conditions. 0 means 518.
 	Size int
 	// ClipBeyond, if positive, drops the points that are farther than that many times the object's median depth.
 	ClipBeyond float64
+	// FullImage is the Image of the full view, if it is known from WholeImage. It is the same for all objects of a picture.
+	FullImage []float32
 	// AsOriginal treats point maps that are hard to normalise as the original program does, which fills the conditions
 	// with points that mean nothing: infinities count in the medians, a map without valid points below the mask gets
 	// scale 1 and shift 0, and a map without extent gets scale 0 and only invalid points. Without it infinities count
@@ -50,11 +55,14 @@ func (p *Picture) Prepare(points *PointMap, o Options) (*Conditions, error) {
 	if o.Size == 0 {
 		o.Size = Size
 	}
-	if o.Size < 1 || o.Size > 1<<14 {
+	if o.Size < 1 || o.Size > maxSize {
 		return nil, fmt.Errorf("%w: conditions of side %d", ErrPicture, o.Size)
 	}
+	if o.FullImage != nil && len(o.FullImage) != 3*o.Size*o.Size {
+		return nil, fmt.Errorf("%w: a full image of %d values for sides of %d", ErrPicture, len(o.FullImage), o.Size)
+	}
 	if points == nil {
-		return p.views(o.Size)
+		return p.views(o)
 	}
 	scene := *points
 	if !o.AsOriginal {
@@ -82,20 +90,44 @@ func (p *Picture) ScenePoints(points PointMap, o Options) (PointMap, error) {
 }
 
 // views computes the conditions without points.
-func (p *Picture) views(size int) (*Conditions, error) {
-	width, height := p.Size()
-	c := &Conditions{Size: size, Scale: [3]float32{1, 1, 1}}
-	for _, v := range []struct {
-		view   *View
-		window window
-	}{{&c.Crop, cropAround(p.box)}, {&c.Full, fullView(width, height)}} {
-		rgb, err := imageio.ResizeRGB(p.pixels, v.window.square, v.window.crop, size, size, imageio.BilinearAntialias)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrPicture, err)
-		}
-		v.view.Image, v.view.Mask = rgb.Data, p.sampleMask(v.window, size)
+func (p *Picture) views(o Options) (c *Conditions, err error) {
+	c = &Conditions{Size: o.Size, Scale: [3]float32{1, 1, 1}}
+	crop, full := cropAround(p.box), fullView(p.Size())
+	if c.Crop.Image, err = sampleImage(p.pixels, crop, o.Size); err != nil {
+		return nil, err
 	}
+	if c.Full.Image = o.FullImage; c.Full.Image == nil {
+		if c.Full.Image, err = sampleImage(p.pixels, full, o.Size); err != nil {
+			return nil, err
+		}
+	}
+	c.Crop.Mask, c.Full.Mask = p.sampleMask(crop, o.Size), p.sampleMask(full, o.Size)
 	return c, nil
+}
+
+// WholeImage returns the Image of the full view of any object of a picture, with sides of size (0 means 518).
+// The error wraps ErrPicture.
+func WholeImage(img image.Image, size int) ([]float32, error) {
+	pixels, err := imageio.NRGBA(img)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPicture, err)
+	}
+	if size == 0 {
+		size = Size
+	}
+	if size < 1 || size > maxSize {
+		return nil, fmt.Errorf("%w: conditions of side %d", ErrPicture, size)
+	}
+	return sampleImage(pixels, fullView(pixels.Rect.Dx(), pixels.Rect.Dy()), size)
+}
+
+// sampleImage returns what a window shows of a picture, [3, size, size].
+func sampleImage(pixels *image.NRGBA, w window, size int) ([]float32, error) {
+	rgb, err := imageio.ResizeRGB(pixels, w.square, w.crop, size, size, imageio.BilinearAntialias)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPicture, err)
+	}
+	return rgb.Data, nil
 }
 
 // withPoints computes the conditions with a map on a grid of its own.
@@ -109,7 +141,7 @@ func (p *Picture) withPoints(scene PointMap, o Options) (*Conditions, error) {
 			return nil, err
 		}
 	}
-	c, err := p.views(o.Size)
+	c, err := p.views(o)
 	if err != nil {
 		return nil, err
 	}
