@@ -46,6 +46,15 @@ var allowed = map[string][]string{
 		"flexicubes", "splat", "weights", "internal/nn", "internal/geom", "internal/imageio", "internal/numpy"},
 	"testdata":          {},
 	"examples/generate": {"sam3d", "export", "splat", "flexicubes", "weights", "testdata", "internal/imageio"},
+	"examples/service": {"examples/service/internal/api", "examples/service/internal/engine", "examples/service/internal/events",
+		"examples/service/internal/metrics", "examples/service/internal/page", "examples/service/internal/store", "examples/service/internal/worker"},
+	"examples/service/internal/store":   {},
+	"examples/service/internal/events":  {},
+	"examples/service/internal/metrics": {},
+	"examples/service/internal/page":    {},
+	"examples/service/internal/worker":  {"examples/service/internal/store", "examples/service/internal/events", "examples/service/internal/metrics", "sam3d"},
+	"examples/service/internal/engine":  {"examples/service/internal/store", "sam3d", "sam3d/input", "export", "splat", "testdata"},
+	"examples/service/internal/api":     {"examples/service/internal/store", "examples/service/internal/events", "examples/service/internal/metrics", "examples/service/internal/worker", "examples/service/internal/engine", "sam3d"},
 }
 
 // withoutGoMLX build without a machine-learning library, so that a program that only converts files links none.
