@@ -11,9 +11,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"iter"
+	"maps"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,12 +31,12 @@ type submitForm struct {
 	Image       huma.FormFile `form:"image" required:"true" doc:"Photograph: PNG, JPEG, GIF, WebP, TIFF or BMP"`
 	Mask        huma.FormFile `form:"mask" required:"false" doc:"Picture of the photograph's size that is bright, or opaque, where the object is. Without one the photograph's own alpha tells."`
 	PointMap    huma.FormFile `form:"pointmap" required:"false" doc:"Point map as .npy or .npz [height, width, 3], +X left, +Y up, +Z forward, NaN invalid. Without one the model's depth estimate is used."`
-	Seed        uint64        `form:"seed" required:"false" default:"42" maximum:"9007199254740991" doc:"Of the noise"`
+	Seed        uint64        `form:"seed" required:"false" maximum:"9007199254740991" doc:"Of the noise; 42 if left out"`
 	Steps       int           `form:"steps" required:"false" minimum:"0" maximum:"1000" doc:"Of the structure; 0 is the model's own number"`
 	LatentSteps int           `form:"latent_steps" required:"false" minimum:"0" maximum:"1000" doc:"Of the latents; 0 is the model's own number"`
 	Distilled   bool          `form:"distilled" required:"false" doc:"Sample the structure without guidance, for few steps"`
 	NoDepth     bool          `form:"no_depth" required:"false" doc:"Work from the picture alone: the pose then has no scale"`
-	Outputs     string        `form:"outputs" required:"false" default:"gaussians,mesh" doc:"Of gaussians, gaussians4 and mesh, with commas"`
+	Outputs     string        `form:"outputs" required:"false" doc:"Of gaussians, gaussians4 and mesh, with commas; gaussians,mesh if left out"`
 }
 
 type submitInput struct {
@@ -49,6 +53,9 @@ func (s *Server) submission(api huma.API) {
 
 func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
 	form := in.RawBody.Data()
+	if err := complete(in.RawBody.Form, form); err != nil {
+		return nil, err
+	}
 	job := store.Job{Client: clientOf(ctx), RequestID: requestOf(ctx), Key: in.Key, HasMask: form.Mask.IsSet,
 		HasPoints: form.PointMap.IsSet, Options: store.Options{Seed: form.Seed, Steps: form.Steps,
 			LatentSteps: form.LatentSteps, Distilled: form.Distilled, NoDepth: form.NoDepth}}
@@ -77,6 +84,35 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error
 		s.Log.Info("job accepted", "job", added.ID, "request", added.RequestID, "client", added.Client, "bytes", size)
 	}
 	return &jobOutput{Location: "/v1/jobs/" + added.ID, Status: http.StatusAccepted, Body: s.view(added)}, nil
+}
+
+// The settings of fields that are left out.
+const (
+	defaultSeed    = 42
+	defaultOutputs = "gaussians,mesh"
+)
+
+// complete fills in what was left out, and refuses fields that there are not: they are mistakes in writing.
+func complete(sent *multipart.Form, form *submitForm) error {
+	known := make(map[string]bool)
+	for field := range reflect.TypeFor[submitForm]().Fields() {
+		known[field.Tag.Get("form")] = true
+	}
+	for _, names := range []iter.Seq[string]{maps.Keys(sent.Value), maps.Keys(sent.File)} {
+		for name := range names {
+			if !known[name] {
+				return huma.Error422UnprocessableEntity("validation failed", &huma.ErrorDetail{Location: "form",
+					Message: "there is no such field", Value: name})
+			}
+		}
+	}
+	if len(sent.Value["seed"]) == 0 {
+		form.Seed = defaultSeed
+	}
+	if len(sent.Value["outputs"]) == 0 {
+		form.Outputs = defaultOutputs
+	}
+	return nil
 }
 
 // outputs reads a list of outputs and brings it into one order.
@@ -156,9 +192,18 @@ func (s *Server) refusal(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrKeyReused):
 		return huma.Error422UnprocessableEntity("the idempotency key was used for another request")
 	case errors.Is(err, sam3d.ErrTooLarge):
-		return huma.NewError(http.StatusRequestEntityTooLarge, err.Error())
+		return huma.NewError(http.StatusRequestEntityTooLarge, plain(err))
 	case errors.As(err, &internal) || errors.Is(err, context.Canceled):
 		return s.internal(ctx, err)
 	}
-	return huma.Error422UnprocessableEntity(err.Error())
+	return huma.Error422UnprocessableEntity(plain(err))
+}
+
+// plain is the text of an error about the client's files, without the names of packages.
+func plain(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"sam3d: ", "input: ", "imageio: "} {
+		text = strings.ReplaceAll(text, prefix, "")
+	}
+	return text
 }
