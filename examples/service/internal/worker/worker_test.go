@@ -136,7 +136,9 @@ func TestOutcomes(t *testing.T) {
 }
 
 func failing(err error) fake {
-	return func(context.Context, store.Job, func(sam3d.Event)) (store.Summary, error) { return store.Summary{}, err }
+	return func(context.Context, store.Job, func(sam3d.Event)) (store.Summary, error) {
+		return store.Summary{}, err
+	}
 }
 
 // untilStopped is a job that runs until its context ends, and says when it runs.
