@@ -23,7 +23,7 @@ test-xla: plugin ## the reference tests on xla:cpu
 	$(XLA) go test ./... -run 'TestReference'
 
 race: ## tests under the race detector (pure Go backend)
-	GOMLX_BACKEND=go go test -short -race -gcflags=all=-d=checkptr=0 ./...
+	GOMLX_BACKEND=go go test -short -race -gcflags=all=-d=checkptr=0 -timeout 60m ./...
 
 fuzz: ## every fuzz target for FUZZTIME (60s), one after the other
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
