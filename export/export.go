@@ -4,10 +4,13 @@
 // files back.
 //
 //	WritePLY, ReadPLY  Gaussian splats         object frame (z up), or wherever the splats were moved to
-//	WriteGLB           meshes, posed or not    y up, as glTF wants it: (x, y, z) becomes (x, z, -y)
+//	WriteScenePLY      splats of many objects  camera frame, to which the poses lead
+//	WriteGLB, JoinGLB  meshes, posed or not    y up, as glTF wants it: (x, y, z) becomes (x, z, -y)
 //	WriteOBJ           a mesh with colours     object frame (z up)
 //	WriteSTL           a mesh for printing     object frame (z up)
 //	File               any of them to a file, completely or not at all
+//
+// WriteScenePLY and JoinGLB take the objects of a scene from files, and hold one at a time.
 //
 // Writers stream: they hold a buffer of fixed size, not a copy of the data (WriteGLB also holds one object's normals).
 // Pass them a file or a connection as it is; another buffer gains nothing. An error of the io.Writer comes back wrapped.

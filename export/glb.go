@@ -21,6 +21,8 @@ type GLBOptions struct {
 	// RawColors writes what SAM 3D Objects writes (to_glb): colours as 8-bit values of the picture's sRGB space, no
 	// normals, no material. glTF defines vertex colours as linear, so viewers show such a file too bright.
 	RawColors bool
+	// Camera adds the camera that took the photograph. Nil adds none.
+	Camera *Camera
 }
 
 // Part is one mesh of a GLB file.
@@ -41,8 +43,8 @@ type Part struct {
 // coordinates are then those of splat.Gaussians after Transform with the same pose: the camera at the origin looks
 // along +Z, +X is left, +Y is up. The frame is right-handed, so nothing is mirrored.
 //
-// The error wraps ErrMesh for a mesh that is inconsistent, splat.ErrPose for a pose that is, and ErrEmptyMesh if no
-// part has a triangle. Next to others, a part without triangles is a node without a mesh.
+// The error wraps ErrMesh for a mesh that is inconsistent, splat.ErrPose for a pose that is, ErrCamera, and ErrEmptyMesh
+// if no part has a triangle. Next to others, a part without triangles is a node without a mesh.
 func WriteGLB(w io.Writer, opt GLBOptions, parts ...Part) error {
 	f := glbFile{opt: opt, doc: gltf.NewDocument()}
 	f.doc.Asset.Generator = "image3d"
@@ -54,7 +56,16 @@ func WriteGLB(w io.Writer, opt GLBOptions, parts ...Part) error {
 	if len(f.doc.Meshes) == 0 {
 		return fmt.Errorf("export: write GLB: %w (%d parts)", ErrEmptyMesh, len(parts))
 	}
-	if err := f.write(w); err != nil {
+	err := f.camera(opt.Camera)
+	if err == nil {
+		err = f.write(w, func(s *stream) error {
+			for i := 0; i < len(f.meshes) && s.err == nil; i++ {
+				f.mesh(s, f.meshes[i])
+			}
+			return nil
+		})
+	}
+	if err != nil {
 		return fmt.Errorf("export: write GLB: %w", err)
 	}
 	return nil
@@ -66,6 +77,7 @@ type glbFile struct {
 	doc    *gltf.Document
 	meshes []*flexicubes.Mesh // of doc.Meshes
 	size   int                // of the binary chunk so far; a multiple of 4
+	extent float64            // how far from the origin posed parts reach
 }
 
 // add describes one part.
@@ -74,21 +86,31 @@ func (f *glbFile) add(part Part) error {
 	if err := checkMesh(m); err != nil {
 		return err
 	}
-	node := &gltf.Node{Name: part.Name}
-	if part.Pose != nil {
-		if err := splat.CheckPose(*part.Pose); err != nil {
-			return err
-		}
-		pose(node, *part.Pose)
+	node, err := f.node(part.Name, part.Pose)
+	if err != nil {
+		return err
 	}
 	if len(m.Faces) > 0 {
 		node.Mesh = gltf.Index(len(f.doc.Meshes))
 		f.doc.Meshes = append(f.doc.Meshes, &gltf.Mesh{Name: part.Name, Primitives: []*gltf.Primitive{f.primitive(m)}})
 		f.meshes = append(f.meshes, m)
 	}
+	return nil
+}
+
+// node adds a node to the scene, posed if it has a pose.
+func (f *glbFile) node(name string, p *splat.Pose) (*gltf.Node, error) {
+	node := &gltf.Node{Name: name}
+	if p != nil {
+		if err := splat.CheckPose(*p); err != nil {
+			return nil, err
+		}
+		pose(node, *p)
+		f.extent = max(f.extent, p.Translation.Norm()+p.Scale)
+	}
 	f.doc.Scenes[0].Nodes = append(f.doc.Scenes[0].Nodes, len(f.doc.Nodes))
 	f.doc.Nodes = append(f.doc.Nodes, node)
-	return nil
+	return node, nil
 }
 
 // pose gives a node the transform of p. A pose turns row vectors by R, so columns by the conjugate; before that comes
@@ -155,8 +177,9 @@ const (
 	glbBinary = 0x004E4942 // BIN
 )
 
-// write writes the file. The encoder of package gltf would need all of it in memory, and it drops errors of w.
-func (f *glbFile) write(w io.Writer) error {
+// write writes the file, body its binary chunk. The encoder of package gltf would need all of it in memory, and it drops
+// errors of w.
+func (f *glbFile) write(w io.Writer, body func(*stream) error) error {
 	f.doc.Buffers = []*gltf.Buffer{{ByteLength: f.size}}
 	description, err := json.Marshal(f.doc)
 	if err != nil {
@@ -173,11 +196,8 @@ func (f *glbFile) write(w io.Writer) error {
 	s.uint32s(glbMagic, 2, uint32(total), uint32(len(description)), glbJSON)
 	s.bytes(description)
 	s.uint32s(uint32(f.size), glbBinary)
-	for _, m := range f.meshes {
-		f.mesh(s, m)
-		if s.err != nil {
-			break
-		}
+	if err := body(s); err != nil {
+		return err
 	}
 	return s.flush()
 }

@@ -43,25 +43,36 @@ func WritePLY(w io.Writer, g *splat.Gaussians, opt PLYOptions) error {
 		return fmt.Errorf("export: write PLY: %w", err)
 	}
 	columns := plyColumns(opt)
+	if err := writePLYHeader(w, columns, g.Len()); err != nil {
+		return fmt.Errorf("export: write PLY: %w", err)
+	}
+	if err := writePLYRows(w, 4*len(columns), g); err != nil {
+		return fmt.Errorf("export: write PLY: %w", err)
+	}
+	return nil
+}
+
+func writePLYHeader(w io.Writer, columns []string, splats int) error {
 	var header strings.Builder
-	fmt.Fprintf(&header, "ply\nformat binary_little_endian 1.0\nelement vertex %d\n", g.Len())
+	fmt.Fprintf(&header, "ply\nformat binary_little_endian 1.0\nelement vertex %d\n", splats)
 	for _, name := range columns {
 		header.WriteString("property float " + name + "\n")
 	}
 	header.WriteString("end_header\n")
-	err := writeAll(w, []byte(header.String()))
+	return writeAll(w, []byte(header.String()))
+}
 
+// writePLYRows writes splats as rows of stride bytes.
+func writePLYRows(w io.Writer, stride int, g *splat.Gaussians) error {
 	// Bytes of columns that packPLY leaves alone stay zero.
-	stride := 4 * len(columns)
 	rows := max(1, min(bufferSize/stride, g.Len()))
 	buf := make([]byte, rows*stride)
-	for start := 0; start < g.Len() && err == nil; start += rows {
+	for start := 0; start < g.Len(); start += rows {
 		end := min(start+rows, g.Len())
 		packPLY(buf, stride, g, start, end)
-		err = writeAll(w, buf[:(end-start)*stride])
-	}
-	if err != nil {
-		return fmt.Errorf("export: write PLY: %w", err)
+		if err := writeAll(w, buf[:(end-start)*stride]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -114,6 +114,21 @@ func MakeScene(objects []Object) (*Gaussians, error) {
 	return scene, nil
 }
 
+// PlaceInScene moves the set to where MakeScene has it in a scene with the given kernel, which is the smallest of
+// Kernel*Scale of the scene's objects. So a scene can be made one object at a time. On an error nothing has changed.
+func (g *Gaussians) PlaceInScene(pose Pose, kernel float64) error {
+	if err := errors.Join(g.Validate(), CheckPose(pose)); err != nil {
+		return err
+	}
+	own := g.Kernel * pose.Scale
+	if !(kernel >= 0 && kernel <= own) {
+		return fmt.Errorf("%w: a kernel of %v in a scene with %v", ErrInvalid, own, kernel)
+	}
+	place(g, g, pose, sceneScale(pose.Scale, own, kernel))
+	g.Kernel = kernel
+	return nil
+}
+
 // sceneScale returns the map of log scales of an object with the given scale and (scaled) kernel k to those in a scene
 // with kernel m.
 func sceneScale(scale, k, m float64) func(float64) float64 {

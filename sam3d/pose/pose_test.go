@@ -64,6 +64,19 @@ func TestDecodeIgnoresTranslationScale(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// C39: an object has one scale, the mean of its axes', and scales that differ in the last bit, or more, are no fault.
+func TestC39ScalesOfTheAxes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(39, 1))
+	l, scene := randomLatents(rng), randomScene(rng)
+	for _, difference := range []float64{0, 1.2e-7, 0.3} {
+		l.Scale = [3]float64{0.5, 0.5 + difference, 0.5 - 2*difference}
+		pose, err := Decode(l, scene)
+		require.NoError(t, err)
+		want := (math.Exp(l.Scale[0]) + math.Exp(l.Scale[1]) + math.Exp(l.Scale[2])) / 3
+		require.InEpsilon(t, want*scene.Scale[0], pose.Scale, 1e-9)
+	}
+}
+
 func TestDecodeDegenerateRotation(t *testing.T) {
 	var l Latents // decodes to the means, a rotation like any other
 	_, err := Decode(l, NoScene())
