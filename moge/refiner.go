@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	pointDim      = 3         // values of a voxel
-	voxelEpsilon  = 1e-6      // of the layer norms
-	gatheredBytes = 128 << 20 // about how much of the neighbours' features is gathered at a time
+	pointDim     = 3    // values of a voxel
+	voxelEpsilon = 1e-6 // of the layer norms
 )
 
 // spec lists the refiner's tensors.
@@ -182,30 +181,31 @@ func voxelBlock(p nn.Params, x, near *Node) *Node {
 	return Add(x, convolveVoxels(p.In("conv2"), h, near))
 }
 
-// convolveVoxels is a 3x3x3 cross-correlation at the voxels (submanifold; Graham et al. 2018, arXiv:1711.10275). Of some
-// rows at a time it gathers the features under the kernel side by side and multiplies.
+// convolveVoxels is a 3x3x3 cross-correlation at the voxels (submanifold; Graham et al. 2018, arXiv:1711.10275). Tap by
+// tap it gathers the voxels under the kernel, multiplies and adds up; a barrier lets only one gathered copy live at a
+// time. All shapes are those of the rows, whatever the voxels are.
 //
 //	p    weight [O, 3, 3, 3, C], bias [O]
 //	x    [N, C]
 //	near [N, 27] int32
 //	out  [N, O]
 func convolveVoxels(p nn.Params, x, near *Node) *Node {
-	rows, channels := x.Shape().Dimensions[0], x.Shape().Dimensions[1]
 	weight := p.As(x, "weight")
-	weight = Reshape(weight, weight.Shape().Dimensions[0], numTaps*channels)
+	dims := weight.Shape().Dimensions
+	weight = TransposeAllAxes(Reshape(weight, dims[0], numTaps, dims[4]), 1, 0, 2) // [27, O, C]
 	x = withZeroRow(x)
-	step := max(1, gatheredBytes/(numTaps*channels*x.DType().Size()))
-	var parts []*Node
-	for start := 0; start < rows; start += step {
-		if n := len(parts); n > 0 { // one part after the other, so that what they gather does not live at once
-			held := OptimizationBarriers(x, parts[n-1])
-			x, parts[n-1] = held[0], held[1]
+	var sum *Node
+	for tap := range numTaps {
+		rows := Slice(near, AxisRange(), AxisElem(tap)) // [N, 1]
+		matrix := Squeeze(Slice(weight, AxisElem(tap)), 0)
+		if sum == nil {
+			sum = nn.MatMulT(Gather(x, rows), matrix)
+			continue
 		}
-		end := min(start+step, rows)
-		taps := Reshape(Slice(near, AxisRange(start, end)), (end-start)*numTaps, 1)
-		parts = append(parts, nn.MatMulT(Reshape(Gather(x, taps), end-start, numTaps*channels), weight)) // [n, O]
+		held := OptimizationBarriers(sum, rows, matrix)
+		sum = Add(held[0], nn.MatMulT(Gather(x, held[1]), held[2])) // [N, O]
 	}
-	return nn.AddLast(Concatenate(parts, 0), p.As(x, "bias"))
+	return nn.AddLast(sum, p.As(sum, "bias"))
 }
 
 // withZeroRow adds the row of the voxel that is not there.
