@@ -23,9 +23,10 @@ var backends struct {
 	byConfig map[string]compute.Backend
 }
 
-// openBackend returns the backend that config names, opening it on first use. An empty config means $GOMLX_BACKEND,
-// then DefaultBackend. There is no fall-back: a backend that cannot be opened is an ErrBackend.
-func openBackend(config string) (backend compute.Backend, err error) {
+// OpenBackend returns the backend that config names, as Options.Backend does, opening it on first use: for the packages
+// that are used by themselves. It must not be finalized. An empty config means $GOMLX_BACKEND, then DefaultBackend. There
+// is no fall-back: a backend that cannot be opened is an ErrBackend.
+func OpenBackend(config string) (backend compute.Backend, err error) {
 	if config == "" {
 		config = os.Getenv(compute.ConfigEnvVar)
 	}

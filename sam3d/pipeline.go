@@ -59,7 +59,7 @@ type Pipeline struct {
 // errors of package weights, or ctx.Err().
 func Open(ctx context.Context, source string, options Options) (p *Pipeline, err error) {
 	defer guard(&err)
-	backend, err := openBackend(options.Backend)
+	backend, err := OpenBackend(options.Backend)
 	if err != nil {
 		return nil, err
 	}
