@@ -13,13 +13,10 @@ const (
 	dampingFall  = 3
 	dampingRise  = 5
 	maxTrials    = 100 // the original tries 30 times; no map of ours took more than 20
-	// flatSlope is the part of the residuals' slope, with the focal length held, that remains with the best one for each
-	// shift. Below it there is nothing but rounding: all depths are equal, and any shift fits as well.
-	flatSlope = 1e-9
 )
 
-// descend is the solver that comes with MoGe-3: Gauss-Newton steps, damped until the cost falls. In float64 its path is
-// smooth enough to be the same on every machine.
+// descend is the solver that comes with MoGe-3 (mlx_vlm/models/moge3): Gauss-Newton steps, damped until the cost falls.
+// In float32, as there, the last step is left to rounding; here all is float64.
 func (p *fit) descend() (search, error) {
 	s := search{damping: firstDamping, residuals: 1}
 	s.norm, s.focal = p.residual(0)
@@ -58,14 +55,4 @@ func (p *fit) descend() (search, error) {
 		}
 	}
 	return s, nil
-}
-
-// heldSlope returns the length of the derivative of the residual vector by t with the focal length held.
-func (p *fit) heldSlope(t, focal float64) float64 {
-	var sum float64
-	for _, s := range p.samples {
-		w := 1 / (s.z + t)
-		sum += square(focal*w*w) * (s.x*s.x + s.y*s.y)
-	}
-	return math.Sqrt(sum)
 }

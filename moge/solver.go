@@ -71,6 +71,20 @@ func (p *fit) slope(t, focal float64) (length, along float64) {
 	return length, jr / length
 }
 
+// heldSlope returns the length of the derivative of the residual vector by t with the focal length held.
+func (p *fit) heldSlope(t, focal float64) float64 {
+	var sum float64
+	for _, s := range p.samples {
+		w := 1 / (s.z + t)
+		sum += square(focal*w*w) * (s.x*s.x + s.y*s.y)
+	}
+	return math.Sqrt(sum)
+}
+
+// flatSlope is the part of heldSlope below which the slope is nothing but rounding: all depths are equal, and any shift,
+// with its own focal length, fits as well as any other. The originals may go anywhere then.
+const flatSlope = 1e-9
+
 // The constants of the original's call of MINPACK.
 const (
 	costTolerance = 1e-3
@@ -119,7 +133,7 @@ func (p *fit) minimise() (search, error) {
 	}
 	for s.stop == running {
 		length, along := p.slope(s.shift, s.focal)
-		if s.norm == 0 || length == 0 || math.Abs(along)/s.norm <= gradTolerance {
+		if s.norm == 0 || length <= flatSlope*p.heldSlope(s.shift, s.focal) || math.Abs(along)/s.norm <= gradTolerance {
 			s.stop = gradVanished
 			break
 		}
