@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"flexicubes":       {"internal/geom"},
 	"splat":            {"internal/geom"},
 	"export":           {"splat", "flexicubes", "internal/geom"},
+	"render":           {"splat", "flexicubes", "internal/geom"},
 	"sam3d/input":      {"internal/imageio", "internal/geom"},
 	"sam3d/condition":  {"dinov2", "internal/nn", "weights"},
 	"sam3d/flow":       {"sparse", "internal/nn", "weights"},
@@ -58,7 +59,7 @@ var allowed = map[string][]string{
 }
 
 // withoutGoMLX build without a machine-learning library, so that a program that only converts files links none.
-var withoutGoMLX = []string{"export", "flexicubes", "splat", "internal/geom", "internal/imageio", "sam3d/input", "sam3d/pose"}
+var withoutGoMLX = []string{"export", "flexicubes", "render", "splat", "internal/geom", "internal/imageio", "sam3d/input", "sam3d/pose"}
 
 func root(t *testing.T) string {
 	wd, err := os.Getwd()
