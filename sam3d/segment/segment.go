@@ -117,12 +117,13 @@ func (e *Encoding) detect(s *stage, prompt Prompt) (d *detected, release func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	if release, err = e.use(); err != nil {
+	done, err := e.use()
+	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			release()
+			done()
 		}
 	}()
 	text := prompt.Text
@@ -134,7 +135,7 @@ func (e *Encoding) detect(s *stage, prompt Prompt) (d *detected, release func(),
 		return nil, nil, err
 	}
 	d = head.detect(s, e.grounding, encoded, []exemplars{examples})
-	return d, release, s.err
+	return d, done, s.err
 }
 
 // examples checks a prompt and returns its exemplars in 0..1.

@@ -15,16 +15,21 @@ import (
 	"github.com/gomlx3d/image3d/weights"
 )
 
-// fullSize returns the released network with the interactive head alone, of some blocks, with zeros for weights in
-// bfloat16: what they are does not matter to the time.
-func fullSize(b *testing.B, depth int, global ...int) *Model {
+// clicksOnly returns the released network with the interactive head alone, of some blocks.
+func clicksOnly(b *testing.B, depth int, global ...int) *Model {
+	b.Helper()
+	cfg := SAM3()
+	cfg.Grounding, cfg.ViTDepth, cfg.GlobalBlocks = false, depth, global
+	return fullSize(b, cfg)
+}
+
+// fullSize returns a network with zeros for weights in bfloat16: what they are does not matter to the time.
+func fullSize(b *testing.B, cfg Config) *Model {
 	b.Helper()
 	if testing.Short() {
 		b.Skip("full size")
 	}
-	cfg := SAM3()
-	cfg.Grounding, cfg.ViTDepth, cfg.GlobalBlocks = false, depth, global
-	all, zeros := make(map[string]weights.Tensor), make([]byte, 2*cfg.ViTMLP*cfg.ViTDim)
+	all, zeros := make(map[string]weights.Tensor), make([]byte, 2*max(cfg.ViTMLP*cfg.ViTDim, cfg.VocabularySize*cfg.TextDim))
 	for name, p := range Spec(cfg) {
 		if p.Optional {
 			continue
@@ -40,7 +45,7 @@ func fullSize(b *testing.B, depth int, global ...int) *Model {
 
 // benchmarkTrunk encodes a picture of the full size, without the necks.
 func benchmarkTrunk(b *testing.B, depth int, global ...int) {
-	model := fullSize(b, depth, global...)
+	model := clicksOnly(b, depth, global...)
 	input := tensors.FromShape(shapes.Make(dtypes.Float32, 1, 3, model.cfg.ImageSize, model.cfg.ImageSize))
 	encode := func() {
 		features, err := model.vision.trunk(b.Context(), input)
@@ -59,7 +64,7 @@ func BenchmarkTrunkGlobalBlock(b *testing.B) { benchmarkTrunk(b, 1, 0) }
 
 // BenchmarkNeck makes the feature maps of a head and what clicks need of them.
 func BenchmarkNeck(b *testing.B) {
-	model := fullSize(b, 1)
+	model := clicksOnly(b, 1)
 	grid := model.cfg.grid()
 	features := tensors.FromShape(shapes.Make(dtypes.Float32, 1, grid, grid, model.cfg.ViTDim))
 	neck := func() {
@@ -78,7 +83,7 @@ func BenchmarkNeck(b *testing.B) {
 
 // BenchmarkClick asks for the object under a point, the picture being encoded.
 func BenchmarkClick(b *testing.B) {
-	model := fullSize(b, 1)
+	model := clicksOnly(b, 1)
 	input := tensors.FromShape(shapes.Make(dtypes.Float32, 1, 3, model.cfg.ImageSize, model.cfg.ImageSize))
 	encoding, err := model.encode(b.Context(), input)
 	require.NoError(b, err)
