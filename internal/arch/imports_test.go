@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"sam3d": {"sam3d/input", "sam3d/condition", "sam3d/flow", "sam3d/decoder", "sam3d/pose", "moge", "dinov2", "sparse",
 		"flexicubes", "splat", "weights", "internal/nn", "internal/geom", "internal/imageio", "internal/numpy"},
 	"testdata":          {},
+	"examples/depth":    {"moge", "sam3d", "sam3d/input", "export", "weights", "testdata", "internal/numpy"},
 	"examples/generate": {"sam3d", "export", "splat", "flexicubes", "weights", "testdata", "internal/imageio"},
 	"examples/service": {"examples/service/internal/api", "examples/service/internal/engine", "examples/service/internal/events",
 		"examples/service/internal/metrics", "examples/service/internal/page", "examples/service/internal/store", "examples/service/internal/worker"},
