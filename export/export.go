@@ -1,13 +1,13 @@
 // Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
 
-// Package export writes Gaussians and meshes to files that viewers, game engines and printers open, and reads splat
-// files back.
+// Package export writes Gaussians and meshes to files that viewers, game engines and printers open, and reads them back.
 //
 //	WritePLY, ReadPLY  Gaussian splats         object frame (z up), or wherever the splats were moved to
 //	WriteScenePLY      splats of many objects  camera frame, to which the poses lead
 //	WriteGLB, JoinGLB  meshes, posed or not    y up, as glTF wants it: (x, y, z) becomes (x, z, -y)
-//	WriteOBJ           a mesh with colours     object frame (z up)
-//	WriteSTL           a mesh for printing     object frame (z up)
+//	ReadGLB            a mesh                  turned back to z up: (x, y, z) becomes (x, -z, y)
+//	WriteOBJ, ReadOBJ  a mesh with colours     object frame (z up)
+//	WriteSTL, ReadSTL  a mesh for printing     object frame (z up)
 //	File               any of them to a file, completely or not at all
 //
 // WriteScenePLY and JoinGLB take the objects of a scene from files, and hold one at a time.

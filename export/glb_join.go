@@ -15,8 +15,8 @@ import (
 	"github.com/gomlx3d/image3d/splat"
 )
 
-// ErrGLB is wrapped by errors about files that JoinGLB cannot read.
-var ErrGLB = errors.New("export: not a GLB file of one mesh")
+// ErrGLB is wrapped by errors about files that ReadGLB cannot read, or JoinGLB cannot join.
+var ErrGLB = errors.New("export: unusable GLB file")
 
 // GLBFile is one part of JoinGLB: a file that WriteGLB wrote of one part without a pose.
 type GLBFile struct {
