@@ -3,6 +3,7 @@
 package segment
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,8 @@ var checkpointFiles = []string{"sam3.1_multiplex.pt", "sam3.pt", "sam3.1_multipl
 // the model hub, such as facebook/sam3, which wants a token. The layout and the heads are those that the file has.
 //
 // The vocabulary of the text encoder is read from the same folder. Without one, prompts of Segment fail with
-// ErrVocabulary; see LoadVocabulary.
+// ErrVocabulary; see LoadVocabulary. A network of other sizes than those released has a file sam3_config.json beside it,
+// with the fields of Config, by their tags, that differ.
 //
 // Errors wrap ErrConfig, or are those of package weights.
 func Open(ctx context.Context, backend compute.Backend, source string, hub weights.HubOptions) (*Model, error) {
@@ -46,6 +48,9 @@ func Open(ctx context.Context, backend compute.Backend, source string, hub weigh
 		if cfg.ViTEpsilon, err = transformersEpsilon(filepath.Join(filepath.Dir(path), "config.json")); err != nil {
 			return nil, err
 		}
+	}
+	if err := readSizes(filepath.Join(filepath.Dir(path), sizesFile), &cfg); err != nil {
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -127,23 +132,52 @@ func Released(set *weights.Set) (Config, error) {
 // maxConfigFile bounds a configuration file in bytes.
 const maxConfigFile = 1 << 20
 
+// sizesFile tells the sizes of a network that was not released.
+const sizesFile = "sam3_config.json"
+
+// readSizes reads a sizesFile over a configuration. A missing one changes nothing.
+func readSizes(path string, cfg *Config) error {
+	data, err := readConfigFile(path)
+	if data == nil || err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(cfg); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	return nil
+}
+
+// readConfigFile reads a small file. It returns nothing for one that is missing.
+func readConfigFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("segment: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxConfigFile {
+		return nil, fmt.Errorf("%w: %s is no file of at most %d bytes", ErrConfig, path, maxConfigFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("segment: %w", err)
+	}
+	return data, nil
+}
+
 // transformersEpsilon reads the epsilon of the image encoder's norms from a configuration of transformers. Where nothing
 // is said, it is that of its classes.
 func transformersEpsilon(path string) (float64, error) {
 	const missing = 1e-6
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	data, err := readConfigFile(path)
+	if err != nil {
+		return 0, err
+	}
+	if data == nil {
 		return missing, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("segment: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxConfigFile {
-		return 0, fmt.Errorf("%w: %s is no file of at most %d bytes", ErrConfig, path, maxConfigFile)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("segment: %w", err)
 	}
 	type model struct {
 		Vision struct {

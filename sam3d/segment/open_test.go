@@ -4,6 +4,8 @@ package segment
 
 import (
 	"context"
+	"encoding/json"
+	"image"
 	"os"
 	"path/filepath"
 	"testing"
@@ -143,4 +145,48 @@ func TestTransformersEpsilon(t *testing.T) {
 	}
 	_, err = transformersEpsilon(filepath.Dir(path))
 	require.ErrorIs(t, err, ErrConfig)
+}
+
+// TestOpenOtherSizes opens a small network, whose sizes and vocabulary lie beside it.
+func TestOpenOtherSizes(t *testing.T) {
+	cfg := smallGrounding()
+	cfg.Interactive = true
+	set := randomSet(cfg, 3)
+	var entries []weights.Entry
+	for _, name := range set.Names() {
+		p, _ := set.Get(name)
+		entries = append(entries, weights.EntryOf(name, p))
+	}
+	dir := t.TempDir()
+	require.NoError(t, weights.WriteSafetensors(filepath.Join(dir, "sam3.safetensors"), false, entries))
+	_, err := Open(t.Context(), fixture.Backend(t), dir, weights.HubOptions{})
+	require.ErrorIs(t, err, weights.ErrMismatch)
+	sizes := filepath.Join(dir, sizesFile)
+	for _, text := range []string{"{", `{"vit_dimension": 3}`, `{"vit_dim": 3}`} {
+		require.NoError(t, os.WriteFile(sizes, []byte(text), 0o600))
+		_, err = Open(t.Context(), fixture.Backend(t), dir, weights.HubOptions{})
+		require.ErrorIs(t, err, ErrConfig, text)
+	}
+	data, err := json.Marshal(cfg)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(sizes, data, 0o600))
+
+	ask := func() error {
+		model, err := Open(t.Context(), fixture.Backend(t), dir, weights.HubOptions{})
+		require.NoError(t, err)
+		defer model.Close()
+		require.Equal(t, cfg, model.Config())
+		encoding, err := model.Encode(t.Context(), image.NewGray(image.Rect(0, 0, 9, 7)))
+		require.NoError(t, err)
+		defer encoding.Close()
+		_, err = encoding.Click(t.Context(), ClickPrompt{Points: []Point{{X: 1, Y: 1, Label: Foreground}}})
+		require.NoError(t, err, "clicks need no vocabulary")
+		_, err = encoding.Segment(t.Context(), Prompt{Text: "cat"})
+		return err
+	}
+	err = ask()
+	require.ErrorIs(t, err, ErrVocabulary)
+	require.ErrorContains(t, err, dir)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "merges.txt"), []byte(smallMerges), 0o600))
+	require.NoError(t, ask())
 }
