@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/compute"
+
 	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d/condition"
 	"github.com/gomlx3d/image3d/sam3d/decoder"
@@ -16,7 +18,8 @@ import (
 	"github.com/gomlx3d/image3d/weights"
 )
 
-// load checks every component of the checkpoint, then puts the weights on the device.
+// load checks every component of the checkpoint, then puts the weights on the device, unless they are streamed. The
+// pipeline keeps the files if it streams.
 func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Options) error {
 	sets, err := p.checkWeights(c)
 	if err != nil {
@@ -26,58 +29,56 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 	if err != nil {
 		return err
 	}
-	defer depth.close()
-	l := loader{ctx: ctx, pipeline: p}
-	p.structure = load(&l, func() (*flow.Structure, error) {
-		return flow.NewStructure(p.backend, p.cfg.structure, sets[weights.SSGenerator])
-	})
-	p.structureDecoder = load(&l, func() (*decoder.Structure, error) {
-		return decoder.NewStructure(p.backend, p.cfg.structureDecoder, sets[weights.SSDecoder])
-	})
-	p.latent = load(&l, func() (*flow.Latent, error) {
-		return flow.NewLatent(p.backend, p.cfg.latent, sets[weights.SLATGenerator])
-	})
-	p.condition = load(&l, func() (*condition.Encoder, error) {
-		return condition.New(p.backend, p.cfg.structureTokens, sets[weights.SSConditionEmbedder],
-			p.cfg.latentTokens, sets[weights.SLATConditionEmbedder])
-	})
-	p.gaussians = load(&l, func() (*decoder.GaussiansDecoder, error) {
-		return decoder.NewGaussians(p.backend, p.cfg.gaussians, sets[weights.SLATDecoderGS])
-	})
-	p.gaussians4 = load(&l, func() (*decoder.GaussiansDecoder, error) {
-		return decoder.NewGaussians(p.backend, p.cfg.gaussians4, sets[weights.SLATDecoderGS4])
-	})
-	p.mesh = load(&l, func() (*decoder.MeshDecoder, error) {
-		return decoder.NewMesh(p.backend, p.cfg.mesh, sets[weights.SLATDecoderMesh])
-	})
+	if p.stream {
+		p.files = append(p.files, depth.close)
+	} else {
+		defer depth.close()
+	}
 	if depth.set != nil {
-		p.depth = load(&l, func() (*moge.Model, error) { return moge.New(p.backend, depth.cfg, depth.set) })
+		p.depth = &held[*moge.Model]{open: func() (*moge.Model, error) { return moge.New(p.backend, depth.cfg, depth.set) }}
 	}
-	return l.err
+	p.condition = held[*condition.Encoder]{open: func() (*condition.Encoder, error) {
+		e, err := condition.New(p.backend, p.cfg.structureTokens, sets[weights.SSConditionEmbedder],
+			p.cfg.latentTokens, sets[weights.SLATConditionEmbedder])
+		if first := p.condition.model; first != nil && err == nil {
+			*first = *e // which the features of photographs know
+			return first, nil
+		}
+		return e, err
+	}}
+	p.structure = from(p, sets[weights.SSGenerator], p.cfg.structure, flow.NewStructure)
+	p.structureDecoder = from(p, sets[weights.SSDecoder], p.cfg.structureDecoder, decoder.NewStructure)
+	p.latent = from(p, sets[weights.SLATGenerator], p.cfg.latent, flow.NewLatent)
+	p.gaussians = from(p, sets[weights.SLATDecoderGS], p.cfg.gaussians, decoder.NewGaussians)
+	p.gaussians4 = from(p, sets[weights.SLATDecoderGS4], p.cfg.gaussians4, decoder.NewGaussians)
+	p.mesh = from(p, sets[weights.SLATDecoderMesh], p.cfg.mesh, decoder.NewMesh)
+	for _, part := range p.parts() {
+		part.streaming(p.stream)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if p.stream {
+			continue
+		}
+		if err := part.load(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// loader keeps the first error of a sequence of loads.
-type loader struct {
-	ctx      context.Context
-	pipeline *Pipeline
-	err      error
+// from is a model that is made of a set and a configuration.
+func from[M closer, C any](p *Pipeline, set *weights.Set, cfg C, open func(compute.Backend, C, *weights.Set) (M, error)) held[M] {
+	return held[M]{set: set, open: func() (M, error) { return open(p.backend, cfg, set) }}
 }
 
-// load runs one load unless an earlier one failed. The pipeline closes what it returns.
-func load[M interface{ Close() }](l *loader, open func() (M, error)) (model M) {
-	if l.err == nil {
-		l.err = l.ctx.Err()
+// parts are the models, in the order in which they are loaded.
+func (p *Pipeline) parts() []part {
+	parts := []part{&p.structure, &p.structureDecoder, &p.latent, &p.condition, &p.gaussians, &p.gaussians4, &p.mesh}
+	if p.depth != nil {
+		parts = append(parts, p.depth)
 	}
-	if l.err != nil {
-		return model
-	}
-	loaded, err := open()
-	if err != nil {
-		l.err = err
-		return model
-	}
-	l.pipeline.loaded = append(l.pipeline.loaded, loaded)
-	return loaded
+	return parts
 }
 
 // checkWeights compares every component with what its model expects, so that one error lists all that is wrong before

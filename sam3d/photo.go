@@ -96,11 +96,11 @@ func (r *run) photo(photo *Photo) error {
 	photo.view = *view
 	photo.PointMap, photo.Metric, photo.Warnings = view.points, view.metric, view.warnings
 	photo.Camera = view.camera(photo.Width, photo.Height)
-	_, err := during(r, StageCondition, 1, func() (_ struct{}, err error) {
+	_, err := with(r, &r.p.condition, StageCondition, 1, func(m *condition.Encoder) (_ struct{}, err error) {
 		if photo.whole, err = input.WholeImage(photo.pixels, r.p.cfg.imageSize); err != nil {
 			return
 		}
-		photo.features, err = r.p.condition.Features(r.ctx, r.p.cfg.imageSize, photo.whole)
+		photo.features, err = m.Features(r.ctx, r.p.cfg.imageSize, photo.whole)
 		return
 	})
 	if err == nil {
@@ -139,8 +139,8 @@ func (r *run) known() *view {
 
 // look is the view of the depth model.
 func (r *run) look(rgb imageio.Planes) (*view, error) {
-	return during(r, StageDepth, 1, func() (*view, error) {
-		depth, err := r.p.depth.Infer(r.ctx, moge.Image{Height: rgb.H, Width: rgb.W, Pixels: rgb.Data},
+	return with(r, r.p.depth, StageDepth, 1, func(m *moge.Model) (*view, error) {
+		depth, err := m.Infer(r.ctx, moge.Image{Height: rgb.H, Width: rgb.W, Pixels: rgb.Data},
 			moge.Options{NumTokens: r.p.depthTokens})
 		if err != nil {
 			return nil, err

@@ -27,6 +27,9 @@ type Options struct {
 	// DepthModel is a MoGe of any version in place of the checkpoint's: a file, a folder or a repository of the model hub,
 	// see weights.OpenDepth. MoGe-2 and MoGe-3 know metres, MoGe-1 distances up to a factor.
 	DepthModel string
+	// Stream has the weights of a stage on the device during that stage only: they are read anew for each object, and the
+	// device holds those of one stage instead of all. The checkpoint's files stay open and must not change.
+	Stream bool
 }
 
 // Pipeline holds a model on a device. It is safe for concurrent use.
@@ -34,17 +37,19 @@ type Pipeline struct {
 	cfg     config
 	backend compute.Backend
 
-	depth            *moge.Model // nil if there is none
-	noDepth          string      // why there is none
-	depthTokens      int         // patches that the depth model looks at; 0: its finest level
-	condition        *condition.Encoder
-	structure        *flow.Structure
-	structureDecoder *decoder.Structure
-	latent           *flow.Latent
-	gaussians        *decoder.GaussiansDecoder
-	gaussians4       *decoder.GaussiansDecoder
-	mesh             *decoder.MeshDecoder
-	loaded           []interface{ Close() } // all of the above
+	depth            *held[*moge.Model] // nil if there is none
+	noDepth          string             // why there is none
+	depthTokens      int                // patches that the depth model looks at; 0: its finest level
+	condition        held[*condition.Encoder]
+	structure        held[*flow.Structure]
+	structureDecoder held[*decoder.Structure]
+	latent           held[*flow.Latent]
+	gaussians        held[*decoder.GaussiansDecoder]
+	gaussians4       held[*decoder.GaussiansDecoder]
+	mesh             held[*decoder.MeshDecoder]
+
+	stream bool     // weights are on the device during their stage only
+	files  []func() // close what is streamed from
 
 	turn      chan struct{} // holds one token: whoever has it may use the device
 	closing   chan struct{} // closed by Close
@@ -71,18 +76,25 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	if err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, err)
 	}
-	defer checkpoint.Close()
+	defer func() {
+		if p == nil || !p.stream {
+			_ = checkpoint.Close()
+		}
+	}()
 	cfg, err := readConfig(checkpoint)
 	if err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, withMissingYAML(err, checkpoint))
 	}
-	opened := &Pipeline{cfg: cfg, backend: backend, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	opened := &Pipeline{cfg: cfg, backend: backend, stream: options.Stream, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	defer func() {
 		if p == nil { // an error or a panic
 			opened.free()
 		}
 	}()
 	opened.turn <- struct{}{}
+	if options.Stream {
+		opened.files = append(opened.files, func() { _ = checkpoint.Close() })
+	}
 	err = opened.load(ctx, checkpoint, options)
 	if errors.Is(err, ErrWeights) {
 		err = withMissingYAML(err, checkpoint)
@@ -164,8 +176,11 @@ func (p *Pipeline) Close() (err error) {
 
 // free releases what is loaded.
 func (p *Pipeline) free() {
-	for _, part := range p.loaded {
-		part.Close()
+	for _, part := range p.parts() {
+		part.close()
 	}
-	p.loaded = nil
+	for _, closeFile := range p.files {
+		closeFile()
+	}
+	p.files = nil
 }

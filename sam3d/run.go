@@ -136,7 +136,7 @@ type tokens struct{ structure, latent *tensors.Tensor }
 
 // encode encodes the conditions for both flows.
 func (r *run) encode(c *input.Conditions) (t tokens, err error) {
-	return during(r, StageCondition, 1, func() (tokens, error) {
+	return with(r, &r.p.condition, StageCondition, 1, func(m *condition.Encoder) (tokens, error) {
 		views := condition.Views{
 			Size: c.Size, Image: c.Crop.Image, Mask: c.Crop.Mask, PointMap: c.Crop.Points,
 			RGBImage: c.Full.Image, RGBMask: c.Full.Mask, RGBPointMap: c.Full.Points,
@@ -144,7 +144,7 @@ func (r *run) encode(c *input.Conditions) (t tokens, err error) {
 		if r.request.Photo != nil {
 			views.RGBImage, views.Features = nil, r.request.Photo.features
 		}
-		t.structure, t.latent, err = r.p.condition.Encode(r.ctx, views)
+		t.structure, t.latent, err = m.Encode(r.ctx, views)
 		r.own(t.structure, t.latent)
 		return t, err
 	})
@@ -160,19 +160,19 @@ func (r *run) sampleStructure(t tokens) (flow.Latents, error) {
 		sampling.Step, sampling.Guidance = flow.StepUniform, flow.Guidance{}
 	}
 	sampling.Progress = r.report
-	return during(r, StageStructure, sampling.Steps, func() (flow.Latents, error) {
+	return with(r, &r.p.structure, StageStructure, sampling.Steps, func(m *flow.Structure) (flow.Latents, error) {
 		noise, err := r.structureNoise()
 		if err != nil {
 			return nil, err
 		}
 		defer noise.Free()
-		known, err := r.p.structure.Condition(r.ctx, t.structure)
+		known, err := m.Condition(r.ctx, t.structure)
 		if err != nil {
 			return nil, err
 		}
 		defer known.Free()
 		nn.Free(t.structure)
-		state, err := r.p.structure.Sample(r.ctx, known, noise, sampling)
+		state, err := m.Sample(r.ctx, known, noise, sampling)
 		for _, latent := range state {
 			r.own(latent)
 		}
@@ -194,7 +194,7 @@ func (r *run) structureNoise() (flow.Latents, error) {
 
 // voxels decodes the structure latents: the shape to occupied voxels, the others to the pose.
 func (r *run) voxels(state flow.Latents, c *input.Conditions) (*sparse.Coords, error) {
-	return during(r, StageVoxels, 1, func() (*sparse.Coords, error) {
+	return with(r, &r.p.structureDecoder, StageVoxels, 1, func(m *decoder.Structure) (*sparse.Coords, error) {
 		scene := pose.NoScene()
 		if c.Crop.Points != nil {
 			for axis := range 3 {
@@ -205,7 +205,7 @@ func (r *run) voxels(state flow.Latents, c *input.Conditions) (*sparse.Coords, e
 		if err != nil {
 			return nil, err
 		}
-		logits, err := r.p.structureDecoder.Decode(r.ctx, state[flow.ShapeLatent])
+		logits, err := m.Decode(r.ctx, state[flow.ShapeLatent])
 		if err != nil {
 			return nil, err
 		}
@@ -257,7 +257,7 @@ func (r *run) sampleLatents(t tokens, coords *sparse.Coords) ([]float32, error) 
 		sampling.Steps = r.request.LatentSteps
 	}
 	sampling.Progress = r.report
-	return during(r, StageLatent, sampling.Steps, func() ([]float32, error) {
+	return with(r, &r.p.latent, StageLatent, sampling.Steps, func(m *flow.Latent) ([]float32, error) {
 		noise := r.p.cfg.latent.Noise(r.request.Seed, coords.Layout.Count)
 		if given := r.request.Noise; given != nil && given.Latent != nil {
 			if len(given.Latent) != len(noise) {
@@ -266,13 +266,13 @@ func (r *run) sampleLatents(t tokens, coords *sparse.Coords) ([]float32, error) 
 			}
 			noise = given.Latent
 		}
-		known, err := r.p.latent.Condition(r.ctx, t.latent)
+		known, err := m.Condition(r.ctx, t.latent)
 		if err != nil {
 			return nil, err
 		}
 		defer known.Free()
 		nn.Free(t.latent)
-		features, err := r.p.latent.Sample(r.ctx, coords, known, noise, r.p.cfg.latentScale, sampling)
+		features, err := m.Sample(r.ctx, coords, known, noise, r.p.cfg.latentScale, sampling)
 		if err != nil {
 			return nil, err
 		}
@@ -290,18 +290,18 @@ func (r *run) sampleLatents(t tokens, coords *sparse.Coords) ([]float32, error) 
 func (r *run) decode(coords *sparse.Coords, latents []float32) (err error) {
 	wanted := r.request.outputs()
 	if wanted&Gaussians != 0 {
-		r.result.Gaussians, err = during(r, StageGaussians, 1, func() (*splat.Gaussians, error) {
-			return r.p.gaussians.Decode(r.ctx, coords, latents)
+		r.result.Gaussians, err = with(r, &r.p.gaussians, StageGaussians, 1, func(m *decoder.GaussiansDecoder) (*splat.Gaussians, error) {
+			return m.Decode(r.ctx, coords, latents)
 		})
 	}
 	if err == nil && wanted&Gaussians4 != 0 {
-		r.result.Gaussians4, err = during(r, StageGaussians4, 1, func() (*splat.Gaussians, error) {
-			return r.p.gaussians4.Decode(r.ctx, coords, latents)
+		r.result.Gaussians4, err = with(r, &r.p.gaussians4, StageGaussians4, 1, func(m *decoder.GaussiansDecoder) (*splat.Gaussians, error) {
+			return m.Decode(r.ctx, coords, latents)
 		})
 	}
 	if err == nil && wanted&Mesh != 0 {
-		r.result.Mesh, err = during(r, StageMesh, 1, func() (*flexicubes.Mesh, error) {
-			return r.p.mesh.Decode(r.ctx, coords, latents)
+		r.result.Mesh, err = with(r, &r.p.mesh, StageMesh, 1, func(m *decoder.MeshDecoder) (*flexicubes.Mesh, error) {
+			return m.Decode(r.ctx, coords, latents)
 		})
 	}
 	return err

@@ -40,6 +40,11 @@ func during[T any](r *run, stage Stage, of int, work func() (T, error)) (out T, 
 	return out, nil
 }
 
+// with is during with the stage's model.
+func with[M closer, T any](r *run, h *held[M], stage Stage, of int, work func(M) (T, error)) (T, error) {
+	return during(r, stage, of, func() (T, error) { return use(h, work) })
+}
+
 // notFinite are the errors of the stages for results that hold NaN or an infinity.
 var notFinite = []error{flow.ErrNonFinite, decoder.ErrNonFinite, pose.ErrNotFinite, flexicubes.ErrNotFinite, splat.ErrInvalid}
 

@@ -188,7 +188,8 @@ func torsoWeights(r *rand.Rand, blocks int) nn.Weights {
 // TestTorsoIsEquivariant checks that rows may come in any order.
 func TestTorsoIsEquivariant(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
-	torso := NewTorso(fixture.Backend(t), TorsoConfig{Resolution: 16, Width: 12, Heads: 2, Blocks: 3, Window: 4}, torsoWeights(r, 3))
+	torso := NewTorso(fixture.Backend(t), TorsoConfig{Resolution: 16, Width: 12, Heads: 2, Blocks: 3, Window: 4})
+	torso.Use(torsoWeights(r, 3))
 	defer torso.Close()
 	voxels := cloud(r, 1, 16, 0.05)
 	flat := random(r, 3*len(voxels))
@@ -217,7 +218,8 @@ func TestTorsoIsEquivariant(t *testing.T) {
 
 func TestTorsoRejects(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 12))
-	torso := NewTorso(fixture.Backend(t), TorsoConfig{Resolution: 16, Width: 12, Heads: 2, Blocks: 1, Window: 4}, torsoWeights(r, 1))
+	torso := NewTorso(fixture.Backend(t), TorsoConfig{Resolution: 16, Width: 12, Heads: 2, Blocks: 1, Window: 4})
+	torso.Use(torsoWeights(r, 1))
 	defer torso.Close()
 	large, err := New([]Voxel{{0, 0, 0, 0}}, 32)
 	require.NoError(t, err)

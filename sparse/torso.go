@@ -33,10 +33,9 @@ type Torso struct {
 	blocks  []nn.Weights
 }
 
-// NewTorso returns a Torso with the parameters input_layer.{weight,bias} and blocks.i.{attn.to_qkv, attn.to_out,
-// mlp.mlp.0, mlp.mlp.2}.{weight,bias} of w, which stay the caller's.
-func NewTorso(backend compute.Backend, cfg TorsoConfig, w nn.Weights) *Torso {
-	t := &Torso{cfg: cfg, backend: backend, entry: w.Only("input_layer")}
+// NewTorso returns a Torso that has no parameters yet, see Use.
+func NewTorso(backend compute.Backend, cfg TorsoConfig) *Torso {
+	t := &Torso{cfg: cfg, backend: backend}
 	t.enter = nn.NewProgram(backend, "sparse.torso.enter", func(p nn.Params, nodes []*Node) []*Node {
 		x, positions := nodes[0], nodes[1]
 		x = nn.Linear(p.In("input_layer"), x) // [N, D]
@@ -47,10 +46,16 @@ func NewTorso(backend compute.Backend, cfg TorsoConfig, w nn.Weights) *Torso {
 		in := Read(nodes)
 		return []*Node{SwinBlock(p, in.Node(), in.Windows(), cfg.Heads)}
 	})
-	for i := range cfg.Blocks {
+	return t
+}
+
+// Use has the Torso run with the parameters input_layer.{weight,bias} and blocks.i.{attn.to_qkv, attn.to_out, mlp.mlp.0,
+// mlp.mlp.2}.{weight,bias} of w, which stay the caller's. It must not be called during a Run.
+func (t *Torso) Use(w nn.Weights) {
+	t.entry, t.blocks = w.Only("input_layer"), nil
+	for i := range t.cfg.Blocks {
 		t.blocks = append(t.blocks, w.In("blocks.%d", i))
 	}
-	return t
 }
 
 // Close frees the programs.

@@ -69,6 +69,7 @@ func mapFile(path string) (*mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weights: map %s: %w", path, err)
 	}
+	addMapped(data)
 	return &mapping{data}, nil
 }
 
@@ -77,6 +78,7 @@ func (m *mapping) Close() error {
 	if m.data == nil {
 		return nil
 	}
+	removeMapped(m.data)
 	return m.data.Unmap()
 }
 

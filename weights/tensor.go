@@ -111,6 +111,13 @@ func (s *Set) Verify() error {
 	return nil
 }
 
+// Forget gives back the memory that the tensors' pages of mapped files take, once they were read. They can be read again.
+func (s *Set) Forget() {
+	for _, t := range s.tensors {
+		forget(t.Data)
+	}
+}
+
 // Upload copies every tensor to the backend's first device in its own precision: one copy, from the file to the device.
 // Several tensors are copied at a time. On an error nothing is left on the device.
 func (s *Set) Upload(backend compute.Backend) (map[string]*tensors.Tensor, error) {
@@ -162,6 +169,7 @@ func (s *Set) upload(backend compute.Backend, name string) (d *tensors.Tensor, e
 	if err != nil {
 		return nil, fmt.Errorf("weights: upload %q: %w", name, err)
 	}
+	forget(data)
 	return d, nil
 }
 

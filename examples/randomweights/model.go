@@ -29,7 +29,7 @@ func released() model {
 		structure: flow.ReleasedStructure(), latent: flow.ReleasedLatent(),
 		structureDecoder: decoder.ReleasedStructure(),
 		gaussians:        decoder.ReleasedGaussians(), gaussians4: decoder.ReleasedGaussians4(), mesh: decoder.ReleasedMesh(),
-		depth: moge.ViTL(),
+		depth: moge.V1(),
 	}
 }
 
@@ -63,7 +63,7 @@ func tiny() model {
 	d := &m.depth
 	d.Backbone.EmbedDim, d.Backbone.Depth, d.Backbone.Grid = 2*width, 4, 4
 	d.Layers = []int{0, 1, 2, 3}
-	d.ProjectDim, d.UpsampleDims, d.LastChannels = width, [3]int{32, 16, 16}, 8
+	d.Trunk.ProjectDim, d.Trunk.UpsampleDims, d.Trunk.LastChannels = width, [3]int{32, 16, 16}, 8
 	d.MinTokens, d.MaxTokens = 16, 32
 	return m
 }

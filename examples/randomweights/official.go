@@ -215,10 +215,10 @@ func (m model) depthConfig() object {
 		layers[i] = layer
 	}
 	return object{
-		"encoder": "dinov2_vitl14", "intermediate_layers": layers, "dim_proj": d.ProjectDim,
-		"dim_upsample":               []any{d.UpsampleDims[0], d.UpsampleDims[1], d.UpsampleDims[2]},
-		"dim_times_res_block_hidden": d.HiddenRatio, "num_res_blocks": d.ResBlocks, "last_res_blocks": d.LastResBlocks,
-		"last_conv_channels": d.LastChannels, "last_conv_size": d.LastKernel, "remap_output": string(d.Remap),
+		"encoder": "dinov2_vitl14", "intermediate_layers": layers, "dim_proj": d.Trunk.ProjectDim,
+		"dim_upsample":               []any{d.Trunk.UpsampleDims[0], d.Trunk.UpsampleDims[1], d.Trunk.UpsampleDims[2]},
+		"dim_times_res_block_hidden": d.Trunk.HiddenRatio, "num_res_blocks": d.Trunk.ResBlocks, "last_res_blocks": d.Trunk.LastResBlocks,
+		"last_conv_channels": d.Trunk.LastChannels, "last_conv_size": d.Trunk.LastKernel, "remap_output": string(d.Remap),
 		"mask_threshold": float64(d.MaskThreshold), "num_tokens_range": []any{d.MinTokens, d.MaxTokens},
 	}
 }

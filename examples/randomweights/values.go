@@ -83,7 +83,7 @@ func drawOf(component, name string, shape []int, m model) draw {
 			d.listed[corner] = sdfBias * lastGain
 		}
 	}
-	if mask := m.depth.LastResBlocks + 2; component == weights.Depth && name == fmt.Sprintf("head.output_block.1.%d.bias", mask) {
+	if mask := m.depth.Trunk.LastResBlocks + 2; component == weights.Depth && name == fmt.Sprintf("head.output_block.1.%d.bias", mask) {
 		d.listed = []float64{maskBias}
 	}
 	return d

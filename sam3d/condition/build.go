@@ -180,6 +180,8 @@ func sameTrunk(a, b *weights.Set) bool {
 		})
 	}
 	_ = group.Wait() // nothing fails
+	a.Forget()
+	b.Forget()
 	return !differ.Load()
 }
 

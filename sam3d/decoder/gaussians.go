@@ -37,18 +37,34 @@ func NewGaussians(backend compute.Backend, cfg GaussiansConfig, set *weights.Set
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := set.Check(GaussiansSpec(cfg)); err != nil {
-		return nil, fmt.Errorf("decoder: gaussians: %w", err)
-	}
-	uploaded, err := set.Upload(backend)
-	if err != nil {
-		return nil, fmt.Errorf("decoder: gaussians: %w", err)
-	}
-	d := &GaussiansDecoder{cfg: cfg, backend: backend, weights: uploaded}
-	d.exit = d.weights.Only("out_layer", "offset_perturbation")
-	d.torso = cfg.build(backend, d.weights)
+	d := &GaussiansDecoder{cfg: cfg, backend: backend}
+	d.torso = cfg.build(backend)
 	d.leave = nn.NewProgram(backend, "decoder.gaussians.leave", cfg.leave)
+	if err := d.Load(set); err != nil {
+		d.Close()
+		return nil, err
+	}
 	return d, nil
+}
+
+// Load uploads the weights of set again after Unload. It fails as NewGaussians does, and then nothing is loaded.
+func (d *GaussiansDecoder) Load(set *weights.Set) (err error) {
+	if err := set.Check(GaussiansSpec(d.cfg)); err != nil {
+		return fmt.Errorf("decoder: gaussians: %w", err)
+	}
+	if d.weights, err = set.Upload(d.backend); err != nil {
+		return fmt.Errorf("decoder: gaussians: %w", err)
+	}
+	d.exit = d.weights.Only("out_layer", "offset_perturbation")
+	d.torso.Use(d.weights)
+	return nil
+}
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (d *GaussiansDecoder) Unload() {
+	d.weights.Free()
+	d.weights, d.exit = nil, nil
+	d.torso.Use(nil)
 }
 
 // Config returns the hyperparameters.
@@ -58,7 +74,7 @@ func (d *GaussiansDecoder) Config() GaussiansConfig { return d.cfg }
 func (d *GaussiansDecoder) Close() {
 	d.torso.Close()
 	d.leave.Close()
-	d.weights.Free()
+	d.Unload()
 }
 
 // Decode returns the splats of one object in its own frame: those of a voxel follow each other, in the order of coords.

@@ -38,23 +38,39 @@ func NewMesh(backend compute.Backend, cfg MeshConfig, set *weights.Set) (*MeshDe
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := set.Check(MeshSpec(cfg)); err != nil {
-		return nil, fmt.Errorf("decoder: mesh: %w", err)
-	}
-	uploaded, err := set.Upload(backend)
-	if err != nil {
-		return nil, fmt.Errorf("decoder: mesh: %w", err)
-	}
-	d := &MeshDecoder{cfg: cfg, backend: backend, weights: uploaded, upward: newSubdivider(backend, cfg.Groups)}
-	d.exit = d.weights.In("out_layer")
-	d.torso = cfg.build(backend, d.weights)
-	for level := range d.levels {
-		d.levels[level] = newSubdivision(d.weights.In("upsample.%d", level))
-	}
+	d := &MeshDecoder{cfg: cfg, backend: backend, upward: newSubdivider(backend, cfg.Groups)}
+	d.torso = cfg.build(backend)
 	d.leave = nn.NewProgram(backend, "decoder.mesh.leave", func(p nn.Params, nodes []*Node) []*Node {
 		return []*Node{nn.Linear(p, nodes[0])}
 	})
+	if err := d.Load(set); err != nil {
+		d.Close()
+		return nil, err
+	}
 	return d, nil
+}
+
+// Load uploads the weights of set again after Unload. It fails as NewMesh does, and then nothing is loaded.
+func (d *MeshDecoder) Load(set *weights.Set) (err error) {
+	if err := set.Check(MeshSpec(d.cfg)); err != nil {
+		return fmt.Errorf("decoder: mesh: %w", err)
+	}
+	if d.weights, err = set.Upload(d.backend); err != nil {
+		return fmt.Errorf("decoder: mesh: %w", err)
+	}
+	d.exit = d.weights.In("out_layer")
+	d.torso.Use(d.weights)
+	for level := range d.levels {
+		d.levels[level] = newSubdivision(d.weights.In("upsample.%d", level))
+	}
+	return nil
+}
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (d *MeshDecoder) Unload() {
+	d.weights.Free()
+	d.weights, d.exit = nil, nil
+	d.torso.Use(nil)
 }
 
 // Config returns the hyperparameters.
@@ -65,7 +81,7 @@ func (d *MeshDecoder) Close() {
 	d.torso.Close()
 	d.upward.Close()
 	d.leave.Close()
-	d.weights.Free()
+	d.Unload()
 }
 
 // Decode returns the mesh of one object in its own frame. It has no vertices if the network sees no surface.

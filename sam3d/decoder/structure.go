@@ -146,6 +146,7 @@ func StructureSpec(cfg StructureConfig) weights.Spec {
 // It is safe for concurrent use until closed.
 type Structure struct {
 	cfg      StructureConfig
+	backend  compute.Backend
 	weights  nn.Weights
 	layers   []layer
 	modules  []nn.Weights // by layer
@@ -159,24 +160,38 @@ func NewStructure(backend compute.Backend, cfg StructureConfig, set *weights.Set
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := set.Check(StructureSpec(cfg)); err != nil {
-		return nil, fmt.Errorf("decoder: structure: %w", err)
-	}
-	uploaded, err := set.Upload(backend)
-	if err != nil {
-		return nil, fmt.Errorf("decoder: structure: %w", err)
-	}
-	s := &Structure{cfg: cfg, weights: uploaded, layers: cfg.layers()}
-	for _, l := range s.layers {
-		s.modules = append(s.modules, s.weights.In("%s", l.name))
-	}
+	s := &Structure{cfg: cfg, backend: backend, layers: cfg.layers()}
 	s.programs = [...]*nn.Program{
 		convolution: nn.NewProgram(backend, "decoder.structure.input", inputGraph),
 		residual:    nn.NewProgram(backend, "decoder.structure.residual", residualGraph),
 		upsampling:  nn.NewProgram(backend, "decoder.structure.upsample", upsampleGraph),
 		output:      nn.NewProgram(backend, "decoder.structure.output", cfg.outputGraph),
 	}
+	if err := s.Load(set); err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// Load uploads the weights of set again after Unload. It fails as NewStructure does, and then nothing is loaded.
+func (s *Structure) Load(set *weights.Set) (err error) {
+	if err := set.Check(StructureSpec(s.cfg)); err != nil {
+		return fmt.Errorf("decoder: structure: %w", err)
+	}
+	if s.weights, err = set.Upload(s.backend); err != nil {
+		return fmt.Errorf("decoder: structure: %w", err)
+	}
+	for _, l := range s.layers {
+		s.modules = append(s.modules, s.weights.In("%s", l.name))
+	}
+	return nil
+}
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (s *Structure) Unload() {
+	s.weights.Free()
+	s.weights, s.modules = nil, nil
 }
 
 // Config returns the hyperparameters.
@@ -187,7 +202,7 @@ func (s *Structure) Close() {
 	for _, program := range s.programs {
 		program.Close()
 	}
-	s.weights.Free()
+	s.Unload()
 }
 
 // Decode returns the occupancy logits of a latent: above 0 is occupied.

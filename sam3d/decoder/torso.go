@@ -80,10 +80,10 @@ func (cfg TorsoConfig) spec(channels, out int) weights.Spec {
 	return spec
 }
 
-func (cfg TorsoConfig) build(backend compute.Backend, w nn.Weights) *sparse.Torso {
+func (cfg TorsoConfig) build(backend compute.Backend) *sparse.Torso {
 	return sparse.NewTorso(backend, sparse.TorsoConfig{
 		Resolution: cfg.Resolution, Width: cfg.Width, Heads: cfg.Heads, Blocks: cfg.Blocks, Window: cfg.Window,
-	}, w)
+	})
 }
 
 // check reports arguments of a call that are not what the model takes.

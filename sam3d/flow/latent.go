@@ -36,14 +36,14 @@ type Latent struct {
 
 type latentPrograms struct {
 	finite, project, enter, residualIn, pool, down      *nn.Program
-	conditional, unconditional                          *nn.Program
+	conditional, unconditional, constant                *nn.Program
 	upProject, upGather, upConvolve, residualOut, leave *nn.Program
 }
 
 func (p latentPrograms) all() []*nn.Program {
 	return []*nn.Program{
 		p.finite, p.project, p.enter, p.residualIn, p.pool, p.down, p.conditional, p.unconditional,
-		p.upProject, p.upGather, p.upConvolve, p.residualOut, p.leave,
+		p.upProject, p.upGather, p.upConvolve, p.residualOut, p.leave, p.constant,
 	}
 }
 
@@ -62,14 +62,7 @@ func NewLatent(backend compute.Backend, cfg LatentConfig, set *weights.Set) (*La
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := set.Check(LatentSpec(cfg)); err != nil {
-		return nil, fmt.Errorf("flow: latent: %w", err)
-	}
-	uploaded, err := set.Upload(backend)
-	if err != nil {
-		return nil, fmt.Errorf("flow: latent: %w", err)
-	}
-	l := &Latent{cfg: cfg, backend: backend, weights: uploaded, sampler: NewSampler(backend)}
+	l := &Latent{cfg: cfg, backend: backend, sampler: NewSampler(backend)}
 	program := func(name string, build nn.GraphFn) *nn.Program {
 		return nn.NewProgram(backend, "flow.latent."+name, build)
 	}
@@ -78,12 +71,27 @@ func NewLatent(backend compute.Backend, cfg LatentConfig, set *weights.Set) (*La
 		residualIn: program("input", residualIn), pool: program("pool", pool), down: program("down", cfg.down),
 		conditional: program("block", cfg.conditionalBlock), unconditional: program("unconditional", cfg.unconditionalBlock),
 		upProject: program("up", upProject), upGather: program("gather", upGather), upConvolve: program("convolve", upConvolve),
-		residualOut: program("output", residualOut), leave: program("leave", leave),
+		residualOut: program("output", residualOut), leave: program("leave", leave), constant: program("constant", cfg.constant),
+	}
+	if err := l.Load(set); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Load uploads the weights of set again after Unload. It fails as NewLatent does, and then nothing is loaded.
+func (l *Latent) Load(set *weights.Set) (err error) {
+	if err := set.Check(LatentSpec(l.cfg)); err != nil {
+		return fmt.Errorf("flow: latent: %w", err)
+	}
+	if l.weights, err = set.Upload(l.backend); err != nil {
+		return fmt.Errorf("flow: latent: %w", err)
 	}
 	l.entry = l.weights.Only("t_embedder", "d_embedder", "input_layer")
 	l.entryNoStep = l.entry.Only("t_embedder", "input_layer")
 	l.exit = l.weights.Only("out_layer")
-	for i := range cfg.IOBlocks {
+	for i := range l.cfg.IOBlocks {
 		l.before = append(l.before, l.weights.In("input_blocks.%d", i))
 		l.after = append(l.after, l.weights.In("out_blocks.%d", i))
 	}
@@ -92,20 +100,28 @@ func NewLatent(backend compute.Backend, cfg LatentConfig, set *weights.Set) (*La
 		gather:   l.after[0].Only("conv1.conv.bias"),
 		convolve: l.after[0].Only("emb_layers", "conv2"),
 	}
-	if err := l.prepareBlocks(backend); err != nil {
-		l.Close()
-		return nil, err
+	if err := l.prepareBlocks(); err != nil {
+		l.Unload()
+		return err
 	}
-	return l, nil
+	return nil
+}
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (l *Latent) Unload() {
+	for _, block := range l.blocks {
+		nn.Free(block.constant)
+	}
+	l.weights.Free()
+	l.weights, l.entry, l.entryNoStep, l.exit, l.before, l.after, l.blocks = nil, nil, nil, nil, nil, nil, nil
+	l.up = upWeights{}
 }
 
 // prepareBlocks sorts the weights of each block by the program that takes them, and computes the constants.
-func (l *Latent) prepareBlocks(backend compute.Backend) error {
-	program := nn.NewProgram(backend, "flow.latent.constant", l.cfg.constant)
-	defer program.Close()
+func (l *Latent) prepareBlocks() error {
 	for i := range l.cfg.Blocks {
 		all := l.weights.In("blocks.%d", i)
-		constant, err := program.Call1(all.Only("cross_attn.to_kv.bias", "cross_attn.to_out"))
+		constant, err := l.programs.constant.Call1(all.Only("cross_attn.to_kv.bias", "cross_attn.to_out"))
 		if err != nil {
 			return err
 		}
@@ -128,10 +144,7 @@ func (l *Latent) Close() {
 		program.Close()
 	}
 	l.sampler.Close()
-	for _, block := range l.blocks {
-		nn.Free(block.constant)
-	}
-	l.weights.Free()
+	l.Unload()
 }
 
 // Condition projects condition tokens [B, S, CondWidth], float32, for all blocks. The result belongs to the caller; the

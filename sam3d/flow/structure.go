@@ -22,13 +22,14 @@ import (
 // It is safe for concurrent use until closed.
 type Structure struct {
 	cfg     StructureConfig
+	backend compute.Backend
 	weights nn.Weights // all, on the device
 
 	entry, entryNoStep, exit nn.Weights
 	blocks                   []structureBlock
 
 	sampler  *Sampler
-	programs struct{ enter, finite, project, conditional, unconditional, leave *nn.Program }
+	programs struct{ enter, finite, project, conditional, unconditional, leave, constants *nn.Program }
 }
 
 // structureBlock is what one block passes to its programs.
@@ -44,14 +45,7 @@ func NewStructure(backend compute.Backend, cfg StructureConfig, set *weights.Set
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := set.Check(StructureSpec(cfg)); err != nil {
-		return nil, fmt.Errorf("flow: structure: %w", err)
-	}
-	uploaded, err := set.Upload(backend)
-	if err != nil {
-		return nil, fmt.Errorf("flow: structure: %w", err)
-	}
-	s := &Structure{cfg: cfg, weights: uploaded, sampler: NewSampler(backend)}
+	s := &Structure{cfg: cfg, backend: backend, sampler: NewSampler(backend)}
 	p := &s.programs
 	p.enter = nn.NewProgram(backend, "flow.structure.enter", cfg.enter)
 	p.finite = nn.NewProgram(backend, "flow.finite", finiteGraph)
@@ -59,20 +53,43 @@ func NewStructure(backend compute.Backend, cfg StructureConfig, set *weights.Set
 	p.conditional = nn.NewProgram(backend, "flow.structure.block", cfg.conditionalBlock)
 	p.unconditional = nn.NewProgram(backend, "flow.structure.unconditional", cfg.unconditionalBlock)
 	p.leave = nn.NewProgram(backend, "flow.structure.leave", cfg.leave)
-	s.entry = s.weights.Only("t_embedder", "d_embedder", "adaLN_modulation", "latent_mapping")
-	s.entryNoStep = s.entry.Only("t_embedder", "adaLN_modulation", "latent_mapping")
-	s.exit = s.entry.Only("latent_mapping")
-	if err := s.prepareBlocks(backend); err != nil {
+	p.constants = nn.NewProgram(backend, "flow.structure.constants", cfg.constants)
+	if err := s.Load(set); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
+// Load uploads the weights of set again after Unload. It fails as NewStructure does, and then nothing is loaded.
+func (s *Structure) Load(set *weights.Set) (err error) {
+	if err := set.Check(StructureSpec(s.cfg)); err != nil {
+		return fmt.Errorf("flow: structure: %w", err)
+	}
+	if s.weights, err = set.Upload(s.backend); err != nil {
+		return fmt.Errorf("flow: structure: %w", err)
+	}
+	s.entry = s.weights.Only("t_embedder", "d_embedder", "adaLN_modulation", "latent_mapping")
+	s.entryNoStep = s.entry.Only("t_embedder", "adaLN_modulation", "latent_mapping")
+	s.exit = s.entry.Only("latent_mapping")
+	if err := s.prepareBlocks(); err != nil {
+		s.Unload()
+		return err
+	}
+	return nil
+}
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (s *Structure) Unload() {
+	for _, block := range s.blocks {
+		nn.Free(block.constants...)
+	}
+	s.weights.Free()
+	s.weights, s.entry, s.entryNoStep, s.exit, s.blocks = nil, nil, nil, nil, nil
+}
+
 // prepareBlocks sorts the weights of each block by the program that takes them, and computes the constants.
-func (s *Structure) prepareBlocks(backend compute.Backend) error {
-	program := nn.NewProgram(backend, "flow.structure.constants", s.cfg.constants)
-	defer program.Close()
+func (s *Structure) prepareBlocks() error {
 	for i := range s.cfg.Blocks {
 		all := s.weights.In("blocks.%d", i)
 		block := structureBlock{unconditional: all.Only("adaLN_modulation", "self_attn", "mlp")}
@@ -93,7 +110,7 @@ func (s *Structure) prepareBlocks(backend compute.Backend) error {
 			block.conditional[name] = t
 		}
 		var err error
-		if block.constants, err = program.Call(all.Only(constants...)); err != nil {
+		if block.constants, err = s.programs.constants.Call(all.Only(constants...)); err != nil {
 			return err
 		}
 		s.blocks = append(s.blocks, block)
@@ -107,14 +124,11 @@ func (s *Structure) Config() StructureConfig { return s.cfg }
 // Close frees the device memory and the programs.
 func (s *Structure) Close() {
 	p := s.programs
-	for _, program := range []*nn.Program{p.enter, p.finite, p.project, p.conditional, p.unconditional, p.leave} {
+	for _, program := range []*nn.Program{p.enter, p.finite, p.project, p.conditional, p.unconditional, p.leave, p.constants} {
 		program.Close()
 	}
 	s.sampler.Close()
-	for _, block := range s.blocks {
-		nn.Free(block.constants...)
-	}
-	s.weights.Free()
+	s.Unload()
 }
 
 // Condition projects condition tokens [B, S, CondWidth], of any float dtype, for all blocks. The result belongs to the
