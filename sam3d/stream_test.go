@@ -28,6 +28,13 @@ func TestStream(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, withoutTimes(want), withoutTimes(got))
 	}
+	photo, err := p.Prepare(t.Context(), sam3d.Request{Image: r.Image})
+	require.NoError(t, err)
+	ofPhoto := r
+	ofPhoto.Image, ofPhoto.Photo = nil, photo
+	got, err := p.Generate(t.Context(), ofPhoto)
+	require.NoError(t, err)
+	require.Equal(t, want.Gaussians, got.Gaussians)
 	require.NoError(t, p.Close())
 	_, err = p.Generate(t.Context(), r)
 	require.ErrorIs(t, err, sam3d.ErrClosed)
