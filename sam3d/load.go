@@ -16,6 +16,8 @@ var (
 	// ErrImageFile is a file that cannot be read as a picture: of an unknown format (then the error is image.ErrFormat
 	// too), or damaged.
 	ErrImageFile = errors.New("sam3d: not a picture file")
+	// ErrLabels is a picture that is no label image; see Loader.Labels.
+	ErrLabels = imageio.ErrLabels
 	// ErrTooLarge is a picture or a point map of more pixels, or a file of more bytes, than the limit.
 	ErrTooLarge = imageio.ErrTooLarge
 )
@@ -53,6 +55,19 @@ func (l Loader) Mask(r io.Reader) (*image.Gray, error) {
 	source := &reader{r: r}
 	mask, err := imageio.DecodeMask(source, imageio.MaskOptions{MaxPixels: l.MaxPixels, NonZero: l.NonZeroMask})
 	return mask, source.explain(err, ErrImageFile)
+}
+
+// Labels are the objects of a label image: Names are their values or colours, and Mask(i) is the mask of the i-th.
+type Labels = imageio.Labels
+
+// Labels reads a label image, in which all pixels of an object have the same value, upright as Image. The values are the
+// indices of a palette or the greys of a grey picture, 0 being no object; else the colours, black and transparent pixels
+// being no object. Soft edges would be objects of their own, and JPEG changes values: both are no label images.
+// The error wraps ErrLabels, or is that of Image.
+func (l Loader) Labels(r io.Reader) (*Labels, error) {
+	source := &reader{r: r}
+	labels, err := imageio.DecodeLabels(source, l.MaxPixels)
+	return labels, source.explain(err, ErrImageFile)
 }
 
 // FitMask returns a mask at the size of another picture: each pixel is that of the nearest one. A mask of another size

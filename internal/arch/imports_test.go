@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	"examples/generate":      {"sam3d", "sam3d/segment", "export", "splat", "flexicubes", "weights", "testdata", "internal/imageio"},
 	"examples/segment":       {"sam3d", "sam3d/segment", "export", "weights"},
 	"examples/randomweights": {"sam3d", "sam3d/condition", "sam3d/decoder", "sam3d/flow", "moge", "weights", "internal/nn"},
+	"examples/scene":         {"sam3d", "export", "splat", "weights", "testdata"},
 	"examples/service": {"examples/service/internal/api", "examples/service/internal/engine", "examples/service/internal/events",
 		"examples/service/internal/metrics", "examples/service/internal/page", "examples/service/internal/store", "examples/service/internal/worker"},
 	"examples/service/internal/store":   {},

@@ -1,0 +1,102 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// hashFile returns the SHA-256 of a file.
+func hashFile(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return "", err
+	}
+	return hexOf(h), nil
+}
+
+// hashOf returns the SHA-256 of a value's JSON.
+func hashOf(value any) (string, error) {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(value); err != nil {
+		return "", err
+	}
+	return hexOf(h), nil
+}
+
+func hexOf(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+
+// requestHash tells scenes apart: it is of all that decides what the objects become but for their masks. The backend is
+// not: objects of different ones may stand in one scene.
+func (s *settings) requestHash(in *inputs, model string) (string, error) {
+	checkpoint, err := fingerprint(model)
+	if err != nil {
+		return "", err
+	}
+	return hashOf(map[string]any{
+		"version": 1, "inputs": in.contents, "model": checkpoint, "axes": s.loader.Axes, "nonzero": s.loader.NonZeroMask,
+		"fit": s.fitMask, "seed": s.seed, "steps": s.steps, "latent steps": s.latentSteps, "distilled": s.distilled,
+		"formats": s.formats,
+	})
+}
+
+// sample is how much of a model's file is looked at, at both ends.
+const sample = 1 << 16
+
+// fingerprint tells models apart without reading all of them: it is of the names, sizes, beginnings and ends of the files
+// in a folder. The end of a PyTorch file lists the checksums of all its tensors.
+func fingerprint(folder string) (string, error) {
+	folder, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if err == nil && path != folder && strings.HasPrefix(d.Name(), ".") {
+				return filepath.SkipDir
+			}
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		return addFile(h, filepath.ToSlash(name), path)
+	})
+	return hexOf(h), err
+}
+
+// addFile adds a file to a fingerprint. The caches of model hubs are of links to files.
+func addFile(h hash.Hash, name, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	fmt.Fprintf(h, "%q %d\n", name, info.Size())
+	for _, at := range []int64{0, max(0, info.Size()-sample)} {
+		if _, err := io.Copy(h, io.NewSectionReader(file, at, sample)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

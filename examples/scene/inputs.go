@@ -1,0 +1,239 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gomlx3d/image3d/sam3d"
+	"github.com/gomlx3d/image3d/testdata"
+)
+
+// inputs are the photograph and what marks its objects. Pictures are read when they are needed.
+type inputs struct {
+	photo    func() (sam3d.Request, error) // with Image and PointMap
+	objects  []marked
+	contents map[string]string // what the photograph and the point map are: hashes by role
+}
+
+// marked is an object that is to be made.
+type marked struct {
+	name    string
+	mask    string // where it is, for people
+	content string // what it is: a hash
+	read    func(picture image.Image) (image.Image, error)
+}
+
+// inputs finds the objects.
+func (s *settings) inputs() (*inputs, error) {
+	if s.image == "" {
+		return embedded()
+	}
+	in := &inputs{contents: make(map[string]string), photo: func() (r sam3d.Request, err error) {
+		if r.Image, err = sam3d.FromFile(s.image, s.loader.Image); err == nil && s.pointMap != "" {
+			r.PointMap, err = sam3d.FromFile(s.pointMap, s.loader.PointMap)
+		}
+		return r, err
+	}}
+	var err error
+	for role, path := range map[string]string{"image": s.image, "pointmap": s.pointMap} {
+		if path == "" {
+			continue
+		}
+		if in.contents[role], err = hashFile(path); err != nil {
+			return nil, err
+		}
+	}
+	if s.labels != "" {
+		in.objects, err = s.labelled()
+	} else {
+		in.objects, err = s.masked()
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.distinguish()
+	return in, nil
+}
+
+// masked returns the objects of the mask files.
+func (s *settings) masked() (objects []marked, err error) {
+	var files []string
+	for _, path := range s.masks {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		inside, err := s.masksIn(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, inside...)
+	}
+	for _, path := range files {
+		content, err := hashFile(path)
+		if err != nil {
+			return nil, err
+		}
+		base := filepath.Base(path)
+		objects = append(objects, marked{
+			name: strings.TrimSuffix(base, filepath.Ext(base)), mask: path, content: content,
+			read: func(picture image.Image) (image.Image, error) {
+				mask, err := sam3d.FromFile(path, s.loader.Mask)
+				if err != nil {
+					return nil, err
+				}
+				return s.fitted(mask, picture)
+			},
+		})
+	}
+	return objects, nil
+}
+
+// pictureFiles are the endings of files that are taken from a folder.
+var pictureFiles = []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp"}
+
+// masksIn lists the pictures in a folder, but for the photograph and hidden files, with numbers in their order.
+func (s *settings) masksIn(folder string) (files []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	photo, err := os.Stat(s.image)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() || os.SameFile(info, photo) || strings.HasPrefix(entry.Name(), ".") ||
+			!slices.Contains(pictureFiles, strings.ToLower(filepath.Ext(path))) {
+			continue
+		}
+		files = append(files, path)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: there is no mask in this folder", folder)
+	}
+	slices.SortStableFunc(files, byNumbers)
+	return files, nil
+}
+
+// byNumbers compares names so that mask2 comes before mask10.
+func byNumbers(a, b string) int {
+	for a != "" && b != "" {
+		headA, numberA, restA := cutNumber(a)
+		headB, numberB, restB := cutNumber(b)
+		if c := cmp.Or(strings.Compare(headA, headB), cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB)); c != 0 {
+			return c
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// cutNumber cuts a text at its first number, which loses its leading zeros.
+func cutNumber(text string) (head, number, rest string) {
+	const digits = "0123456789"
+	start := strings.IndexAny(text, digits)
+	if start < 0 {
+		return text, "", ""
+	}
+	rest = strings.TrimLeft(text[start:], digits)
+	return text[:start], strings.TrimLeft(text[start:len(text)-len(rest)], "0"), rest
+}
+
+// labelled returns the objects of the label image.
+func (s *settings) labelled() (objects []marked, err error) {
+	content, err := hashFile(s.labels)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := sam3d.FromFile(s.labels, s.loader.Labels)
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range labels.Names {
+		objects = append(objects, marked{
+			name: "label-" + name, mask: s.labels + " " + name, content: content + " " + name,
+			read: func(picture image.Image) (image.Image, error) { return s.fitted(labels.Mask(i), picture) },
+		})
+	}
+	return objects, nil
+}
+
+// fitted returns a mask at the size of the photograph if that was asked for.
+func (s *settings) fitted(mask, picture image.Image) (image.Image, error) {
+	if !s.fitMask {
+		return mask, nil
+	}
+	return sam3d.FitMask(mask, picture)
+}
+
+// distinguish makes the names fit to be those of different folders.
+func (in *inputs) distinguish() {
+	seen := make(map[string]bool)
+	for i := range in.objects {
+		base := strings.Trim(strings.Map(func(r rune) rune {
+			if strings.ContainsRune(`<>:"/\|?*`, r) || r < ' ' {
+				return '_'
+			}
+			return r
+		}, in.objects[i].name), ". ")
+		if base == "" {
+			base = "object"
+		}
+		name := base
+		for n := 2; seen[strings.ToLower(name)]; n++ {
+			name = base + "-" + strconv.Itoa(n)
+		}
+		seen[strings.ToLower(name)] = true
+		in.objects[i].name = name
+	}
+}
+
+// embedded is a picture with a mug, and the table that it stands on.
+func embedded() (*inputs, error) {
+	picture, err := png.Decode(bytes.NewReader(testdata.Image))
+	if err != nil {
+		return nil, err
+	}
+	mug, err := png.Decode(bytes.NewReader(testdata.Mask))
+	if err != nil {
+		return nil, err
+	}
+	b := picture.Bounds()
+	table := image.NewGray(b)
+	for y := b.Min.Y + b.Dy()*3/4; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			if r, _, _, _ := mug.At(x, y).RGBA(); r == 0 {
+				table.SetGray(x, y, color.Gray{Y: 255})
+			}
+		}
+	}
+	known := func(mask image.Image) func(image.Image) (image.Image, error) {
+		return func(image.Image) (image.Image, error) { return mask, nil }
+	}
+	return &inputs{
+		photo:    func() (sam3d.Request, error) { return sam3d.Request{Image: picture}, nil },
+		objects:  []marked{{"mug", "embedded", "mug", known(mug)}, {"table", "embedded", "table", known(table)}},
+		contents: map[string]string{"image": "embedded"},
+	}, nil
+}

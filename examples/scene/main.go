@@ -1,0 +1,117 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+// Command scene makes the objects of one photograph, each marked by a mask, and puts them together.
+//
+//	go run ./examples/scene
+//	go run ./examples/scene -model checkpoints -image room.jpg -backend xla:cpu -out room masks/
+//	go run ./examples/scene -model checkpoints -image room.jpg -out room chair.png table.png
+//	go run ./examples/scene -model checkpoints -image room.jpg -out room -labels segments.png
+//
+// Arguments are masks, or folders of masks: one file is one object. A label image holds all objects in one file. Without
+// flags it runs a small embedded model with random weights on an embedded picture.
+//
+// The output folder gets
+//
+//	objects/NAME/gaussians.ply, gaussians4.ply, mesh.glb   each object in its own frame, as -formats asks
+//	scene.ply    the splats of all objects in the frame of the camera
+//	scene.glb    the meshes, one named node an object, placed where its splats are, and the photograph's camera
+//	scene.json   for each object its name, mask, state, pose, counts, time, files and error, if any
+//
+// One object is made after the other; depth and whatever else is the same for all is found once. An object that fails
+// is reported and does not stop the others. If the program is interrupted, or fails, the same command goes on where it
+// stopped: objects are finished if scene.json says so and their files are as it says. A mask that was changed, or is
+// new, is made again. Another photograph, model or setting needs another folder, or -force, which makes all again.
+//
+// The exit status is 0 if all objects were made, 3 if some of them failed, 2 for a wrong command line, and 1 if the
+// program could not go on.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Exit statuses.
+const (
+	exitDone = iota
+	exitFailed
+	exitUsage
+	exitObjects
+)
+
+// run is the program. It returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitDone
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "scene:", err)
+		return exitUsage
+	}
+	record, err := makeScene(ctx, s, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "scene:", err)
+		if s.json {
+			_ = json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()})
+		}
+		return exitFailed
+	}
+	if s.json {
+		err = record.encode(stdout)
+	} else {
+		err = record.print(stdout, s.out)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "scene:", err)
+		return exitFailed
+	}
+	if record.Failed > 0 {
+		return exitObjects
+	}
+	return exitDone
+}
+
+// makeScene finds what is to be done, makes the objects that are missing, and puts the scene together.
+func makeScene(ctx context.Context, s settings, stderr io.Writer) (*record, error) {
+	in, err := s.inputs()
+	if err != nil {
+		return nil, err
+	}
+	model, cleanUp, err := s.checkpoint(ctx, stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer cleanUp()
+	request, err := s.requestHash(in, model)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{settings: s, in: in, model: model, stderr: stderr, record: newRecord(s, request)}
+	if err := j.begin(); err != nil {
+		return nil, err
+	}
+	if err := j.makeObjects(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w; the same command goes on from here", err)
+		}
+		return nil, err
+	}
+	if err := j.assemble(ctx); err != nil {
+		return nil, err
+	}
+	return j.record, nil
+}

@@ -1,0 +1,183 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"image"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWrongCommandLines(t *testing.T) {
+	for text, args := range map[string][]string{
+		"at least one step":             {"-steps", "0"},
+		"-latent-steps -1":              {"-latent-steps", "-1"},
+		`unknown "splat"`:               {"-formats", "gaussian,splat"},
+		"need an -image":                {"mask.png"},
+		"-pointmap need an":             {"-pointmap", "points.npy"},
+		"needs masks":                   {"-image", "photo.jpg"},
+		"exclude each other":            {"-image", "photo.jpg", "-labels", "labels.png", "mask.png"},
+		"-max-pixels 0":                 {"-max-pixels", "0"},
+		`unknown "opengl"`:              {"-pointmap-axes", "opengl"},
+		"flag provided but not defined": {"-nothing"},
+	} {
+		out := filepath.Join(t.TempDir(), "out")
+		status, stdout, stderr := sceneIn(t, context.Background(), append([]string{"-out", out}, args...)...)
+		require.Equal(t, 2, status, text)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, text)
+		require.NoDirExists(t, out)
+	}
+	status, _, stderr := sceneIn(t, context.Background(), "-help")
+	require.Zero(t, status)
+	require.Contains(t, stderr, "-latent-steps")
+}
+
+// What ends the program before any model runs leaves no results.
+func TestBadFiles(t *testing.T) {
+	r := newRoom(t)
+	mask := r.mask("mask.png", image.Rect(4, 4, 30, 40))
+	require.NoError(t, os.Mkdir(r.path("empty"), 0o777))
+	text := r.text("text.png", "this is no picture")
+	for expected, args := range map[string][]string{
+		"no such file":       {r.path("none.png")},
+		"there is no mask":   {r.path("empty")},
+		"unknown format":     {"-image", text, mask},
+		"not a picture file": {"-labels", text},
+		"not a label image":  {"-labels", r.mask("black.png", image.Rectangle{})},
+		"not a point map":    {"-pointmap", text, mask},
+		"missing":            {"-model", r.path("nothing"), mask},
+		"neither an officia": {"-model", r.path("empty"), mask},
+		"unknown; there are": {"-backend", "abacus", mask},
+		"the limit is 9":     {"-max-pixels", "9", mask},
+	} {
+		require.NoError(t, os.RemoveAll(r.path("out")))
+		status, stdout, stderr := sceneIn(t, context.Background(), r.args(append([]string{"-json"}, args...)...)...)
+		require.Equal(t, 1, status, expected)
+		require.Contains(t, stderr, expected)
+		var failure map[string]string
+		require.NoError(t, json.Unmarshal([]byte(stdout), &failure))
+		require.Contains(t, failure["error"], expected)
+		for _, o := range []string{sceneSplats, sceneMeshes, objectsFolder} {
+			require.NoFileExists(t, filepath.Join(r.path("out"), o))
+		}
+	}
+}
+
+// Files of others are left alone.
+func TestForeignFolders(t *testing.T) {
+	r := newRoom(t)
+	args := r.args("-formats", "gaussian4", r.mask("mask.png", image.Rect(4, 4, 30, 40)))
+	for name, content := range map[string]string{
+		"out/scene.ply": "mine", "out/scene.glb": "mine", "out/objects/mine.txt": "mine", "out/scene.json": "{", "out/scene.json/x": "mine",
+	} {
+		require.NoError(t, os.RemoveAll(r.path("out")))
+		path := r.text(name, content)
+		status, _, stderr := sceneIn(t, context.Background(), args...)
+		require.Equal(t, 1, status, name)
+		require.Contains(t, stderr, "scene.json", name)
+		left, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, content, string(left))
+	}
+	require.NoError(t, os.RemoveAll(r.path("out")))
+	r.text("out/scene.json", `{"objects": [null]}`)
+	status, _, stderr := sceneIn(t, context.Background(), args...)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "another photograph")
+	r.text("file", "")
+	status, _, _ = sceneIn(t, context.Background(), append(args, "-out", r.path("file"))...)
+	require.Equal(t, 1, status)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NoError(t, os.RemoveAll(r.path("out")))
+	status, _, stderr = sceneIn(t, ctx, args...)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, context.Canceled.Error())
+	require.Equal(t, []string{"mask pending"}, r.states())
+}
+
+// A record that was changed by hand makes an object again, and reads nothing outside of the folder.
+func TestIsWhole(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.ply")
+	require.NoError(t, os.WriteFile(path, []byte("splats"), 0o666))
+	sum, err := hashFile(path)
+	require.NoError(t, err)
+	good := func() *object {
+		return &object{State: done, Pose: &poseJSON{Rotation: [4]float64{1}, Scale: 1}, Files: []objectFile{{"a.ply", 6, sum}}}
+	}
+	whole, err := good().isWhole(folder)
+	require.NoError(t, err)
+	require.True(t, whole)
+	for name, change := range map[string]func(o *object){
+		"pending":   func(o *object) { o.State = pending },
+		"no pose":   func(o *object) { o.Pose = nil },
+		"bad pose":  func(o *object) { o.Pose.Scale = 0 },
+		"no files":  func(o *object) { o.Files = nil },
+		"gone":      func(o *object) { o.Files[0].Path = "b.ply" },
+		"outside":   func(o *object) { o.Files[0].Path = "../" + filepath.Base(folder) + "/a.ply" },
+		"absolute":  func(o *object) { o.Files[0].Path = path },
+		"size":      func(o *object) { o.Files[0].Bytes++ },
+		"content":   func(o *object) { o.Files[0].SHA256 = "0" },
+		"a second":  func(o *object) { o.Files = append(o.Files, objectFile{"c.glb", 0, ""}) },
+		"no object": func(o *object) { *o = object{} },
+	} {
+		o := good()
+		change(o)
+		whole, err := o.isWhole(folder)
+		require.NoError(t, err, name)
+		require.False(t, whole, name)
+	}
+}
+
+func TestNames(t *testing.T) {
+	names := []string{"m10.png", "m9.png", "m1.png", "m.png", "m1b.png", "m01.png", "a.png", "m1.2.png", "m1.10.png"}
+	slices.SortStableFunc(names, byNumbers)
+	require.Equal(t, []string{"a.png", "m1.2.png", "m1.10.png", "m1.png", "m01.png", "m1b.png", "m9.png", "m10.png", "m.png"}, names)
+
+	in := inputs{}
+	for _, name := range []string{"chair", "Chair", "chair", "chair-2", "..", "", ". .", "a/b\\c:d\n", "été", "x."} {
+		in.objects = append(in.objects, marked{name: name})
+	}
+	in.distinguish()
+	var got []string
+	for _, o := range in.objects {
+		got = append(got, o.name)
+		require.Equal(t, o.name, filepath.Base(o.name))
+	}
+	require.Equal(t, []string{"chair", "Chair-2", "chair-3", "chair-2-2", "object", "object-2", "object-3", "a_b_c_d_", "été", "x"}, got)
+}
+
+// A fingerprint is of the files' names and contents, not of where they are.
+func TestFingerprint(t *testing.T) {
+	write := func(files map[string]string) string {
+		folder := t.TempDir()
+		for name, content := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o666))
+		}
+		return must(fingerprint(folder))
+	}
+	want := write(map[string]string{"a": "1", "b": "2"})
+	require.Equal(t, want, write(map[string]string{"a": "1", "b": "2"}))
+	for _, other := range []map[string]string{{"a": "1"}, {"a": "1", "b": "3"}, {"a": "2", "b": "1"}, {"a": "1", "c": "2"}, {"a": "12", "b": ""}} {
+		require.NotEqual(t, want, write(other))
+	}
+	_, err := fingerprint(filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	link := filepath.Join(t.TempDir(), "link")
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "a"), []byte("1"), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "target"), []byte("2"), 0o666))
+	require.NoError(t, os.Rename(filepath.Join(folder, "target"), filepath.Join(filepath.Dir(folder), "blob")))
+	if os.Symlink(filepath.Join(filepath.Dir(folder), "blob"), filepath.Join(folder, "b")) == nil && os.Symlink(folder, link) == nil {
+		require.Equal(t, want, must(fingerprint(link)), "as in the cache of a hub")
+	}
+}
