@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"io/fs"
 	"os"
@@ -22,8 +24,9 @@ type outputFile struct {
 	encode func(io.Writer, *sam3d.Result) error
 }
 
-// files returns the files that the settings ask for, the pose last.
-func (s settings) files() []outputFile {
+// files returns the files that the settings ask for, the pose last. The mask is that of the object, and a file of its own
+// if the program looked for it.
+func (s settings) files(mask image.Image) []outputFile {
 	encoders := map[string]outputFile{
 		"gaussian": {"gaussians.ply", func(w io.Writer, r *sam3d.Result) error {
 			return export.WritePLY(w, r.Gaussians, export.PLYOptions{})
@@ -46,6 +49,9 @@ func (s settings) files() []outputFile {
 		for _, mesh := range s.meshFormats {
 			files = append(files, encoders[mesh])
 		}
+	}
+	if s.inputs.segmenter.on() {
+		files = append(files, outputFile{"mask.png", func(w io.Writer, _ *sam3d.Result) error { return png.Encode(w, mask) }})
 	}
 	return append(files, outputFile{"pose.json", writePose})
 }
@@ -76,7 +82,7 @@ func prepareFolder(s settings) (string, error) {
 		return "", err
 	}
 	if !s.force {
-		for _, file := range s.files() {
+		for _, file := range s.files(nil) {
 			path := filepath.Join(s.out, file.name)
 			if _, err := os.Lstat(path); err == nil {
 				return "", fmt.Errorf("%s: %w; -force overwrites it", path, fs.ErrExist)

@@ -24,6 +24,7 @@ type inputs struct {
 	fitMask                      bool
 	camera                       sam3d.Intrinsics
 	depthScale                   float64
+	segmenter                    segmenter
 }
 
 // define adds the flags.
@@ -39,6 +40,7 @@ func (in *inputs) define(flags *flag.FlagSet) {
 	flags.StringVar(&in.depth, "depth", "", "depth map in place of a point map: grey PNG of 16 bits, or [height, width] as .npy or .npz; it needs -intrinsics")
 	flags.Func("intrinsics", "fx,fy,cx,cy of the depth map in its pixels, (0, 0) being the centre of the first", in.setCamera)
 	flags.Float64Var(&in.depthScale, "depth-scale", 1, "what depths are multiplied by, such as 0.001 for millimetres")
+	in.segmenter.define(flags)
 }
 
 func (in *inputs) setAxes(name string) error {
@@ -83,7 +85,7 @@ func (in *inputs) check() error {
 	case in.loader.MaxPixels < 1:
 		return fmt.Errorf("%w: -max-pixels %d", errUsage, in.loader.MaxPixels)
 	}
-	return nil
+	return in.segmenter.check(in)
 }
 
 // read reads the files into a request.

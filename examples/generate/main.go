@@ -4,6 +4,7 @@
 //
 //	go run ./examples/generate
 //	go run ./examples/generate -model checkpoints -image photo.jpg -mask chair.png -backend xla:cpu -out chair
+//	go run ./examples/generate -model checkpoints -image photo.jpg -segmenter sam3.pt -text "the chair" -out chair
 //
 // Without flags it runs a small embedded model with random weights on an embedded picture, on the pure Go backend.
 package main
@@ -70,6 +71,11 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 	if err != nil {
 		return nil, err
 	}
+	if s.inputs.segmenter.on() {
+		if request.Mask, err = s.inputs.segmenter.mask(ctx, s.backend, request.Image, stderr); err != nil {
+			return nil, err
+		}
+	}
 	model, cleanUp, err := s.checkpoint(stderr)
 	if err != nil {
 		return nil, err
@@ -92,7 +98,7 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 		return nil, err
 	}
 	summary := summarise(s, result)
-	for _, file := range s.files() {
+	for _, file := range s.files(request.Mask) {
 		if err := file.write(folder, s.force, result, summary); err != nil {
 			return nil, err
 		}
