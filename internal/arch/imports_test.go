@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"splat":            {"internal/geom"},
 	"export":           {"splat", "flexicubes", "internal/geom"},
 	"render":           {"splat", "flexicubes", "internal/geom"},
+	"examples/render":  {"export", "render", "splat", "flexicubes"},
 	"sam3d/input":      {"internal/imageio", "internal/geom"},
 	"sam3d/condition":  {"dinov2", "internal/nn", "weights"},
 	"sam3d/flow":       {"sparse", "internal/nn", "weights"},
@@ -63,7 +64,7 @@ var allowed = map[string][]string{
 }
 
 // withoutGoMLX build without a machine-learning library, so that a program that only converts files links none.
-var withoutGoMLX = []string{"export", "flexicubes", "render", "splat", "internal/geom", "internal/imageio", "sam3d/input", "sam3d/pose"}
+var withoutGoMLX = []string{"export", "examples/render", "flexicubes", "render", "splat", "internal/geom", "internal/imageio", "sam3d/input", "sam3d/pose"}
 
 func root(t *testing.T) string {
 	wd, err := os.Getwd()
