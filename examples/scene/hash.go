@@ -47,8 +47,15 @@ func (s *settings) requestHash(in *inputs, model string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	depth := s.depthModel
+	if _, err := os.Stat(depth); depth != "" && err == nil { // else a repository
+		if depth, err = fingerprint(depth); err != nil {
+			return "", err
+		}
+	}
 	return hashOf(map[string]any{
-		"version": 1, "inputs": in.contents, "model": checkpoint, "axes": s.loader.Axes, "nonzero": s.loader.NonZeroMask,
+		"version": 1, "inputs": in.contents, "camera": s.points.camera, "depth scale": s.points.scale,
+		"model": checkpoint, "depth model": depth, "axes": s.loader.Axes, "nonzero": s.loader.NonZeroMask,
 		"fit": s.fitMask, "seed": s.seed, "steps": s.steps, "latent steps": s.latentSteps, "distilled": s.distilled,
 		"formats": s.formats,
 	})
@@ -58,7 +65,7 @@ func (s *settings) requestHash(in *inputs, model string) (string, error) {
 const sample = 1 << 16
 
 // fingerprint tells models apart without reading all of them: it is of the names, sizes, beginnings and ends of the files
-// in a folder. The end of a PyTorch file lists the checksums of all its tensors.
+// in a folder, or of one file. The end of a PyTorch file lists the checksums of all its tensors.
 func fingerprint(folder string) (string, error) {
 	folder, err := filepath.EvalSymlinks(folder)
 	if err != nil {

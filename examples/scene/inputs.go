@@ -40,13 +40,13 @@ func (s *settings) inputs() (*inputs, error) {
 		return embedded()
 	}
 	in := &inputs{contents: make(map[string]string), photo: func() (r sam3d.Request, err error) {
-		if r.Image, err = sam3d.FromFile(s.image, s.loader.Image); err == nil && s.pointMap != "" {
-			r.PointMap, err = sam3d.FromFile(s.pointMap, s.loader.PointMap)
+		if r.Image, err = sam3d.FromFile(s.image, s.loader.Image); err == nil {
+			r.PointMap, err = s.points.read(s.loader)
 		}
 		return r, err
 	}}
 	var err error
-	for role, path := range map[string]string{"image": s.image, "pointmap": s.pointMap} {
+	for role, path := range map[string]string{"image": s.image, "pointmap": s.points.pointMap, "depth": s.points.depth} {
 		if path == "" {
 			continue
 		}
@@ -107,7 +107,11 @@ func (s *settings) masked() (objects []marked, err error) {
 // pictureFiles are the endings of files that are taken from a folder.
 var pictureFiles = []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp"}
 
-// masksIn lists the pictures in a folder, but for the photograph and hidden files, with numbers in their order.
+// overlay is a picture that the program segment leaves beside its masks.
+const overlay = "overlay.png"
+
+// masksIn lists the pictures in a folder, but for the photograph, an overlay and hidden files, with numbers in their
+// order.
 func (s *settings) masksIn(folder string) (files []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -123,7 +127,7 @@ func (s *settings) masksIn(folder string) (files []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if info.IsDir() || os.SameFile(info, photo) || strings.HasPrefix(entry.Name(), ".") ||
+		if info.IsDir() || os.SameFile(info, photo) || entry.Name() == overlay || strings.HasPrefix(entry.Name(), ".") ||
 			!slices.Contains(pictureFiles, strings.ToLower(filepath.Ext(path))) {
 			continue
 		}

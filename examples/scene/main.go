@@ -7,8 +7,9 @@
 //	go run ./examples/scene -model checkpoints -image room.jpg -out room chair.png table.png
 //	go run ./examples/scene -model checkpoints -image room.jpg -out room -labels segments.png
 //
-// Arguments are masks, or folders of masks: one file is one object. A label image holds all objects in one file. Without
-// flags it runs a small embedded model with random weights on an embedded picture.
+// Arguments are masks, or folders of masks, such as those that examples/segment writes: one file is one object. A label
+// image holds all objects in one file. Without flags it runs a small embedded model with random weights on an embedded
+// picture.
 //
 // The output folder gets
 //
@@ -100,7 +101,7 @@ func makeScene(ctx context.Context, s settings, stderr io.Writer) (*record, erro
 	if err != nil {
 		return nil, err
 	}
-	j := &job{settings: s, in: in, model: model, stderr: stderr, record: newRecord(s, request)}
+	j := &job{settings: &s, in: in, model: model, stderr: stderr, record: newRecord(&s, request)}
 	if err := j.begin(); err != nil {
 		return nil, err
 	}

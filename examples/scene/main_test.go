@@ -148,6 +148,7 @@ func TestScene(t *testing.T) {
 	r.mask("masks/9.png", image.Rect(4, 4, 30, 40))
 	r.text("masks/.hidden.png", "no mask")
 	r.text("masks/notes.txt", "no mask")
+	r.text("masks/overlay.png", "no mask")
 	args := r.args("-pointmap", r.pointMap("points.npy", 50, 60), "-json", r.path("masks"))
 	status, stdout, stderr := sceneIn(t, context.Background(), args...)
 	require.Zero(t, status, stderr)
@@ -349,6 +350,7 @@ func TestFailedObjects(t *testing.T) {
 	require.NoFileExists(t, r.path("out/scene.ply"))
 }
 
+// TestLabels makes the objects of a label image, with a depth map, and weights that come and go.
 func TestLabels(t *testing.T) {
 	r := newRoom(t)
 	labels := image.NewPaletted(image.Rect(0, 0, width, height), color.Palette{color.White, color.Black, color.White, color.Black})
@@ -357,8 +359,15 @@ func TestLabels(t *testing.T) {
 			labels.Pix[i] = uint8(1 + x/32*2) // 1 and 3
 		}
 	}
-	status, stdout, stderr := sceneIn(t, context.Background(), r.args("-formats", "gaussian4", "-labels", r.write("labels.png", labels))...)
+	depth := image.NewGray16(labels.Rect)
+	for i := range width * height {
+		depth.SetGray16(i%width, i/width, color.Gray16{uint16(2000 + i%width)})
+	}
+	status, stdout, stderr := sceneIn(t, context.Background(), r.args("-formats", "gaussian4", "-labels", r.write("labels.png", labels),
+		"-depth", r.write("depth.png", depth), "-depth-scale", "0.001", "-intrinsics", "70,80,30,20", "-stream")...)
 	require.Zero(t, status, stderr)
+	camera := r.record().Camera
+	require.InDeltaSlice(t, []float64{70, 80, 30, 20}, []float64{camera.FX, camera.FY, camera.CX, camera.CY}, 1e-2)
 	require.Equal(t, []string{"label-1 done", "label-3 done"}, r.states())
 	require.Contains(t, stdout, "label-3: ")
 }

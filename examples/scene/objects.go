@@ -21,7 +21,7 @@ import (
 
 // job is a scene on its way.
 type job struct {
-	settings settings
+	settings *settings
 	in       *inputs
 	model    string // a folder
 	stderr   io.Writer
@@ -93,7 +93,9 @@ func (j *job) makeObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pipeline, err := sam3d.Open(ctx, j.model, sam3d.Options{Backend: j.settings.backend})
+	pipeline, err := sam3d.Open(ctx, j.model, sam3d.Options{
+		Backend: j.settings.backend, DepthModel: j.settings.depthModel, Stream: j.settings.stream,
+	})
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (o *object) pose() splat.Pose {
 	return splat.NewPose(o.Pose.Rotation, o.Pose.Translation, o.Pose.Scale)
 }
 
-func newRecord(s settings, request string) *record {
+func newRecord(s *settings, request string) *record {
 	return &record{
 		Image: s.image, Model: s.model, Seed: s.seed, Request: request, Objects: []*object{},
 		Frame: "camera: +X left, +Y up, +Z forward",

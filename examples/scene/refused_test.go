@@ -20,11 +20,17 @@ func TestWrongCommandLines(t *testing.T) {
 		"-latent-steps -1":              {"-latent-steps", "-1"},
 		`unknown "splat"`:               {"-formats", "gaussian,splat"},
 		"need an -image":                {"mask.png"},
-		"-pointmap need an":             {"-pointmap", "points.npy"},
+		"-pointmap and -depth need an":  {"-pointmap", "points.npy"},
 		"needs masks":                   {"-image", "photo.jpg"},
 		"exclude each other":            {"-image", "photo.jpg", "-labels", "labels.png", "mask.png"},
 		"-max-pixels 0":                 {"-max-pixels", "0"},
 		`unknown "opengl"`:              {"-pointmap-axes", "opengl"},
+		"-depth needs -intrinsics":      {"-image", "a.png", "-depth", "d.png", "mask.png"},
+		"-pointmap and -depth exclude":  {"-image", "a.png", "-depth", "d.png", "-pointmap", "p.npy", "mask.png"},
+		"-depth-scale NaN":              {"-depth-scale", "NaN"},
+		"3 numbers, not four":           {"-intrinsics", "1,2,3"},
+		"focal lengths 0":               {"-intrinsics", "0,1,2,3"},
+		"invalid syntax":                {"-intrinsics", "a,1,2,3"},
 		"flag provided but not defined": {"-nothing"},
 	} {
 		out := filepath.Join(t.TempDir(), "out")

@@ -22,15 +22,16 @@ var errUsage = errors.New("wrong command line")
 
 // settings are the flags and arguments.
 type settings struct {
-	model, out, backend     string
-	image, labels, pointMap string
-	masks                   []string // files and folders
-	loader                  sam3d.Loader
-	fitMask                 bool
-	seed                    uint64
-	steps, latentSteps      int
-	distilled, json, force  bool
-	formats                 []string
+	model, depthModel, out, backend string
+	image, labels                   string
+	masks                           []string // files and folders
+	points                          points
+	loader                          sam3d.Loader
+	seed                            uint64
+	steps, latentSteps              int
+	fitMask, distilled, stream      bool
+	json, force                     bool
+	formats                         []string
 }
 
 var formats = map[string]sam3d.Output{"gaussian": sam3d.Gaussians, "gaussian4": sam3d.Gaussians4, "mesh": sam3d.Mesh}
@@ -45,13 +46,14 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&s.model, "model", "", "checkpoint: a folder, or a repository owner/name[@revision] of the model hub (default: a small embedded model)")
+	flags.StringVar(&s.depthModel, "depth-model", "", "a MoGe of any version in place of the checkpoint's: a file, a folder or a repository of the model hub")
+	flags.BoolVar(&s.stream, "stream", false, "weights are on the device during their stage only: less memory, more time for each object")
 	flags.StringVar(&s.image, "image", "", "photograph: PNG, JPEG, GIF, WebP, TIFF or BMP (default: an embedded picture)")
 	flags.StringVar(&s.labels, "labels", "", "label image: each palette index, grey or colour but 0 or black is an object")
 	flags.BoolVar(&s.loader.NonZeroMask, "mask-nonzero", false, "every pixel of a mask that is not zero counts in full; JPEG masks are not cut at half brightness")
 	flags.BoolVar(&s.fitMask, "fit-mask", false, "accept masks of another size than the photograph's, and take the nearest pixels")
 	flags.IntVar(&s.loader.MaxPixels, "max-pixels", sam3d.DefaultMaxPixels, "most pixels of a picture or a point map")
-	flags.StringVar(&s.pointMap, "pointmap", "", "point map [height, width, 3] as .npy or .npz, NaN or infinite where invalid (default: the checkpoint's depth model)")
-	flags.Func("pointmap-axes", "axes of the point map: library (+X left, +Y up, +Z forward; the default) or opencv (+X right, +Y down, +Z forward)", s.setAxes)
+	s.points.define(flags, &s.loader)
 	flags.StringVar(&s.out, "out", "scene", "folder of the results")
 	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go)")
 	flags.Uint64Var(&s.seed, "seed", 42, "of the noise, the same for all objects")
@@ -66,18 +68,6 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	}
 	s.masks = flags.Args()
 	return s, s.check(flags, formatList)
-}
-
-func (s *settings) setAxes(name string) error {
-	switch name {
-	case "library":
-		s.loader.Axes = sam3d.LibraryAxes
-	case "opencv":
-		s.loader.Axes = sam3d.OpenCVAxes
-	default:
-		return fmt.Errorf("unknown %q; there are library and opencv", name)
-	}
-	return nil
 }
 
 // check reports values that make no sense and flags that do not go together.
@@ -101,8 +91,8 @@ func (s *settings) check(flags *flag.FlagSet, formatList string) (err error) {
 	switch {
 	case err != nil:
 		return err
-	case s.image == "" && (marked || s.pointMap != ""):
-		return fmt.Errorf("%w: masks, -labels and -pointmap need an -image", errUsage)
+	case s.image == "" && (marked || s.points.given()):
+		return fmt.Errorf("%w: masks, -labels, -pointmap and -depth need an -image", errUsage)
 	case s.image != "" && !marked:
 		return fmt.Errorf("%w: an -image needs masks, as arguments or by -labels", errUsage)
 	case len(s.masks) > 0 && s.labels != "":
@@ -110,7 +100,7 @@ func (s *settings) check(flags *flag.FlagSet, formatList string) (err error) {
 	case s.loader.MaxPixels < 1:
 		return fmt.Errorf("%w: -max-pixels %d", errUsage, s.loader.MaxPixels)
 	}
-	return nil
+	return s.points.check()
 }
 
 // has reports whether a format was asked for.
