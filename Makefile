@@ -2,9 +2,10 @@
 PLUGINS ?= $(CURDIR)/.plugins
 XLA := GOMLX_BACKEND=xla:cpu PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS)
 BENCH ?= .
+BENCH_PEER ?=
 FUZZTIME ?= 60s
 
-.PHONY: help test vet test-go test-xla race fuzz bench readers plugin plugin-cuda plugin-rocm fmt tidy
+.PHONY: help test vet test-go test-xla race fuzz bench bench-peer readers plugin plugin-cuda plugin-rocm fmt tidy
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -35,6 +36,11 @@ fuzz: ## every fuzz target for FUZZTIME (60s), one after the other
 
 bench: plugin ## benchmarks on xla:cpu; BENCH selects them
 	$(XLA) go test ./... -run '^$$' -bench '$(BENCH)' -benchtime 3x
+
+bench-peer: plugin ## PyTorch and our stages in turn on the same cores; writes out/bench.json and out/bench.md
+	test -x .venv/bin/python || { python3 -m venv .venv && .venv/bin/pip install -q torch numpy; }
+	mkdir -p out
+	$(XLA) .venv/bin/python scripts/bench_peer.py --json out/bench.json --markdown out/bench.md $(BENCH_PEER)
 
 plugin: ## install the CPU PJRT plugin into .plugins
 	scripts/plugin.sh cpu $(PLUGINS)

@@ -20,12 +20,12 @@ var errUsage = errors.New("wrong command line")
 
 // settings are the flags.
 type settings struct {
-	inputs                 inputs
-	model, out, backend    string
-	seed                   uint64
-	steps, latentSteps     int
-	distilled, json, force bool
-	formats, meshFormats   []string
+	inputs                         inputs
+	model, out, backend            string
+	seed                           uint64
+	steps, latentSteps             int
+	distilled, stream, json, force bool
+	formats, meshFormats           []string
 }
 
 var (
@@ -47,6 +47,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.Uint64Var(&s.seed, "seed", 42, "of the noise")
 	flags.IntVar(&s.steps, "steps", 0, "steps of the structure flow (default: the checkpoint's, 25)")
 	flags.IntVar(&s.latentSteps, "latent-steps", 0, "steps of the latent flow (default: the checkpoint's, 25)")
+	flags.BoolVar(&s.stream, "stream", false, "hold the weights of one stage at a time: less memory, slower")
 	flags.BoolVar(&s.distilled, "distilled", false, "sample the structure without guidance, for few steps")
 	flags.StringVar(&formatList, "formats", "gaussian,mesh", "what to make, of gaussian, gaussian4 and mesh")
 	flags.StringVar(&meshFormatList, "mesh-format", "glb", "files of the mesh, of glb, obj and stl")
