@@ -3,7 +3,6 @@
 package segment
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -230,24 +229,12 @@ func above(values []float32, level float32) []uint8 {
 	return out
 }
 
-// vocabularyVariable names CLIP's vocabulary for the tests: a file or a folder. The module does not come with it.
-const vocabularyVariable = "SAM3_VOCABULARY"
-
-// releasedTokenizer reads CLIP's vocabulary, or skips the test.
+// releasedTokenizer reads CLIP's vocabulary.
 func releasedTokenizer(t *testing.T, cfg Config) *tokenizer {
 	t.Helper()
-	for _, path := range []string{os.Getenv(vocabularyVariable), filepath.Join(fixture.Dir(), "sam3"), fixture.Dir()} {
-		if path == "" {
-			continue
-		}
-		tokens, err := readTokenizer(path, cfg)
-		if err == nil {
-			return tokens
-		}
-		require.ErrorIs(t, err, os.ErrNotExist)
-	}
-	t.Skipf("CLIP's vocabulary, one of %v, is not beside the reference cases; $%s may name it", vocabularyFiles, vocabularyVariable)
-	return nil
+	tokens, err := readTokenizer(filepath.Join("..", "..", "testdata", "clip"), cfg)
+	require.NoError(t, err)
+	return tokens
 }
 
 // tokenizeCase computes the outputs of a case of the tokenizer.
