@@ -42,7 +42,7 @@ func drawSpots(ctx context.Context, frame *Frame, tile pixelBox, m *splatScratch
 // draw adds a spot to the pixels of box and returns how many of them became opaque.
 func (s *spot) draw(pixels *[tileSize * tileSize]blend, tile, box pixelBox) (closed int) {
 	// Copies, since the compiler does not know that writing pixels leaves s alone.
-	a, limit, opacity, color := s.a, s.limit, s.opacity, s.color
+	a, opacity, color := s.a, s.opacity, s.color
 	fromX := float32(tile.x0) + 0.5 - s.x
 	for y := box.y0; y < box.y1; y++ {
 		dy := float32(y) + 0.5 - s.y
@@ -50,13 +50,12 @@ func (s *spot) draw(pixels *[tileSize * tileSize]blend, tile, box pixelBox) (clo
 		slope, rest := s.b*dy, s.c*dy*dy
 		row := (*[tileSize]blend)(pixels[int(y-tile.y0)*tileSize:])
 		for x := int(x0 - tile.x0); x < int(x1-tile.x0); x++ {
-			dx := float32(x) + fromX
-			exponent := max(0, (a*dx+slope)*dx+rest)
 			p := &row[x&(tileSize-1)]
-			if !(exponent <= limit) || p.through < opaque {
+			if p.through < opaque {
 				continue
 			}
-			weight := p.through * opacity * decay(exponent)
+			dx := float32(x) + fromX
+			weight := p.through * opacity * decay((a*dx+slope)*dx+rest)
 			p.r += weight * color[0]
 			p.g += weight * color[1]
 			p.b += weight * color[2]
@@ -69,29 +68,18 @@ func (s *spot) draw(pixels *[tileSize * tileSize]blend, tile, box pixelBox) (clo
 	return closed
 }
 
-// row narrows the columns of box to those that a spot reaches, or one more on each side, in the row dy below its
-// centre: where a dx² + b dy dx + c dy² is limit.
+// row returns the columns of box that a spot reaches in the row dy below its centre.
 func (s *spot) row(dy float32, box pixelBox) (x0, x1 int16) {
-	x0, x1 = box.x0, box.x1
-	if x1-x0 < 4 {
-		return x0, x1 // finding out takes longer
-	}
 	root := s.reach2 - s.bend*dy*dy
 	if root < 0 {
-		return x0, x0
+		return box.x0, box.x0
 	}
-	reach, middle := float32(math.Sqrt(float64(root))), s.x+s.skew*dy
-	lo, hi := middle-reach-0.5, middle+reach+0.5
-	if !(lo < float32(x1) && hi > float32(x0)) {
-		return x0, x0
+	reach, middle := float32(math.Sqrt(float64(root))), s.x-0.5+s.skew*dy
+	lo, hi := middle-reach, middle+reach
+	if !(lo < float32(box.x1) && hi >= float32(box.x0)) {
+		return box.x0, box.x0
 	}
-	if lo > float32(x0) {
-		x0 = int16(lo)
-	}
-	if hi < float32(x1) {
-		x1 = int16(hi) + 1
-	}
-	return x0, x1
+	return int16(math.Ceil(float64(max(lo, float32(box.x0))))), int16(min(hi, float32(box.x1-1))) + 1
 }
 
 // decayRange is above the largest exponent, ln(1/minAlpha) = 5.54.
@@ -108,8 +96,14 @@ var decays = func() (t [decayRange*decaySteps + 2]float32) {
 	return t
 }()
 
-// decay returns exp(-x) for x from 0 to decayRange, to 2e-6 of its value.
+// decay returns exp(-x) for x from 0 to decayRange, to 2e-6 of its value, and takes others for the nearer of these two.
 func decay(x float32) float32 {
+	if !(x < decayRange) { // also NaN
+		x = decayRange
+	}
+	if x < 0 {
+		x = 0
+	}
 	x *= decaySteps
 	i := int(x)
 	f := x - float32(i)

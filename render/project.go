@@ -12,7 +12,10 @@ type projection struct {
 }
 
 func newProjection(c *Camera, lowPass float64) projection {
-	p := projection{Camera: c, lowPass: lowPass}
+	p := projection{Camera: c, lowPass: leastLowPass}
+	if lowPass > leastLowPass {
+		p.lowPass = min(lowPass, farthest)
+	}
 	margin := (sideLimit - 1) / 2
 	w, h := float64(c.Width), float64(c.Height)
 	p.left, p.right = (-margin*w-c.CX)/c.FX, (w+margin*w-c.CX)/c.FX
@@ -29,6 +32,9 @@ func (p *projection) spot(s *solid, g grid) (spot, pixelBox, float32) {
 		return spot{}, pixelBox{}, 0
 	}
 	u, v := p.FX*x/z+p.CX, p.FY*y/z+p.CY
+	if !(math.Abs(u) < farthest && math.Abs(v) < farthest) {
+		return spot{}, pixelBox{}, 0
+	}
 	cxx, cxy, cyy := p.spread(s, min(max(x/z, p.left), p.right), min(max(y/z, p.up), p.lower), z)
 
 	// The determinant of the filtered matrix, without the subtraction of two large numbers.
@@ -48,7 +54,7 @@ func (p *projection) spot(s *solid, g grid) (spot, pixelBox, float32) {
 		skew: float32(cxy / cyy), reach2: float32(2 * limit * det / cyy), bend: float32(det / cyy / cyy),
 		x: float32(u), y: float32(v),
 		a: float32(cyy / det / 2), b: float32(-cxy / det), c: float32(cxx / det / 2),
-		limit: float32(limit), opacity: float32(opacity), color: s.color,
+		opacity: float32(opacity), color: s.color,
 	}, box, depth
 }
 

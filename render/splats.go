@@ -14,21 +14,25 @@ import (
 )
 
 const (
-	// defaultLowPass is that of 3D Gaussian splatting.
+	// The low-pass filter of 3D Gaussian splatting, and the least that keeps numbers in range.
 	defaultLowPass = 0.3
+	leastLowPass   = 0.01
 	// minAlpha is the alpha under which a splat does not count in a pixel: one step of 8 bits.
 	minAlpha = 1.0 / 255
 	// sideLimit bounds the tangent of the direction in which a projection is linearised, in tangents of the picture's
 	// edge. Beyond the edge the linearisation makes splats that are far too large.
 	sideLimit = 1.3
-	chunk     = 4096 // splats of one call of a goroutine
+	// farthest bounds how far outside the picture, in pixels, the centre of a splat may be. Beyond it float32 cannot tell
+	// pixels apart.
+	farthest = 1e7
+	chunk    = 4096 // splats of one call of a goroutine
 )
 
 // Splats are Gaussians prepared for drawing. They may be drawn by many goroutines at the same time.
 type Splats struct {
 	// LowPass is the variance, in pixels², that is added to every projected splat so that small ones do not flicker;
 	// opacity goes down by what that gains in area (Mip-Splatting, Yu et al. 2024). 0 means 0.3, as in 3D Gaussian
-	// splatting; the renderer of SAM 3D Objects takes 0.1, which is sharper.
+	// splatting, and 0.01 is the least; the renderer of SAM 3D Objects takes 0.1, which is sharper.
 	LowPass float64
 
 	solids  []solid
@@ -93,14 +97,13 @@ func (s *Splats) Bounds() (lo, hi [3]float32) {
 }
 
 // spot is a splat as a camera sees it: alpha is opacity*exp(-(a dx² + b dx dy + c dy²)) at (dx, dy) pixels from (x, y),
-// as long as the exponent is at most limit.
+// where that is minAlpha or more.
 type spot struct {
 	x, y    float32
 	a, b, c float32
-	limit   float32
 	opacity float32
 	color   [3]float32
-	// In the row dy the exponent is limit at x + skew dy ± sqrt(reach2 - bend dy²).
+	// In the row dy alpha is minAlpha at x + skew dy ± sqrt(reach2 - bend dy²).
 	skew, reach2, bend float32
 }
 
@@ -145,7 +148,7 @@ func (s *Splats) project(ctx context.Context, c *Camera, g grid, m *splatScratch
 	m.spots, m.boxes = resize(m.spots, n), resize(m.boxes, n)
 	m.keys, m.swap = resize(m.keys, n), resize(m.swap, n)
 	lowPass := s.LowPass
-	if !(lowPass > 0) {
+	if lowPass == 0 {
 		lowPass = defaultLowPass
 	}
 	p := newProjection(c, lowPass)

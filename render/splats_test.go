@@ -5,6 +5,7 @@ package render
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
@@ -189,6 +190,36 @@ func TestHarmfulSplats(t *testing.T) {
 	_, err := NewSplats(short)
 	require.ErrorIs(t, err, splat.ErrInvalid)
 	require.Zero(t, drawn(t, &splat.Gaussians{}, c).at(5, 5))
+}
+
+// Numbers of every magnitude: no panic, and every pixel is finite.
+func TestEveryMagnitude(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 11))
+	any := func() float32 { return float32((2*rng.Float64() - 1) * math.Pow(10, 80*rng.Float64()-40)) }
+	g := cloud(3000, 3)
+	for i := range g.Len() {
+		for k := range 3 {
+			if rng.IntN(2) == 0 {
+				g.Means[3*i+k] = any()
+			}
+			g.LogScales[3*i+k] = float32(200*rng.Float64() - 100)
+			g.SH[3*i+k] = any()
+		}
+	}
+	for _, lowPass := range []float64{0, 1e-300, 1e300, math.NaN(), -1} {
+		for _, near := range []float64{1e-300, 0.1, 1e30} {
+			s, err := NewSplats(g)
+			require.NoError(t, err)
+			s.LowPass = lowPass
+			c := front(40, 30)
+			c.Near = near
+			f, err := s.Draw(context.Background(), c)
+			require.NoError(t, err)
+			for i, x := range f.Pix {
+				require.True(t, x-x == 0 && (i%4 < 3 || x >= 0 && x <= 1), "pixel %d: %v", i/4, x)
+			}
+		}
+	}
 }
 
 func joined(a, b *splat.Gaussians) *splat.Gaussians {
