@@ -76,20 +76,7 @@ func (r *run) prepare() error {
 
 // generate is the data path, from where prepare ended.
 func (r *run) generate() (*Result, error) {
-	if r.needsDepth() {
-		seen, err := r.look(r.picture.RGB())
-		if err != nil {
-			return nil, err
-		}
-		if err := r.condition(seen); err != nil {
-			return nil, err
-		}
-	}
-	tokens, err := r.encode(r.conditions)
-	if err != nil {
-		return nil, err
-	}
-	state, err := r.sampleStructure(tokens)
+	tokens, state, err := r.upToStructure()
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +96,24 @@ func (r *run) generate() (*Result, error) {
 	}
 	r.result.Took = time.Since(r.started)
 	return r.result, nil
+}
+
+// upToStructure is the first half of the data path.
+func (r *run) upToStructure() (t tokens, state flow.Latents, err error) {
+	if r.needsDepth() {
+		seen, err := r.look(r.picture.RGB())
+		if err != nil {
+			return t, nil, err
+		}
+		if err := r.condition(seen); err != nil {
+			return t, nil, err
+		}
+	}
+	if t, err = r.encode(r.conditions); err != nil {
+		return t, nil, err
+	}
+	state, err = r.sampleStructure(t)
+	return t, state, err
 }
 
 // condition prepares what the encoders read.
