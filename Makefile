@@ -5,7 +5,7 @@ BENCH ?= .
 BENCH_PEER ?=
 FUZZTIME ?= 60s
 
-.PHONY: help test vet test-go test-xla race fuzz bench bench-peer readers plugin plugin-cuda plugin-rocm fmt tidy
+.PHONY: help page test vet test-go test-xla race fuzz bench bench-peer readers plugin plugin-cuda plugin-rocm fmt tidy
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ bench-peer: plugin ## PyTorch and our stages in turn on the same cores; writes o
 	test -x .venv/bin/python || { python3 -m venv .venv && .venv/bin/pip install -q torch numpy; }
 	mkdir -p out
 	$(XLA) .venv/bin/python scripts/bench_peer.py --json out/bench.json --markdown out/bench.md $(BENCH_PEER)
+
+page: ## build the viewer of examples/service from the npm registry (needs Node.js)
+	cd examples/service/web && npm ci && npm run build
 
 plugin: ## install the CPU PJRT plugin into .plugins
 	scripts/plugin.sh cpu $(PLUGINS)

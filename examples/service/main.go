@@ -74,7 +74,7 @@ func serve(ctx context.Context, s settings, stdout io.Writer, log *slog.Logger) 
 	model := &engine.Engine{MaxPixels: s.maxPixels}
 	defer func() { err = errors.Join(err, model.Close()) }()
 	server := &api.Server{Store: jobs, Queue: queue, Hub: hub, Metrics: numbers, Log: log, Keys: s.keys, Hosts: s.hosts,
-		MaxUpload: s.maxUpload, UploadTime: s.uploadTime, Check: model.Check, Ready: model.Ready, Page: page.Handler()}
+		MaxUpload: s.maxUpload, UploadTime: s.uploadTime, MaxPixels: s.maxPixels, Demo: s.model == "", Check: model.Check, Ready: model.Ready, Page: page.Handler()}
 	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return err

@@ -173,6 +173,9 @@ func (p *process) follow(id, text string) {
 
 // A job that a kill -9 cuts off runs again and ends with the bytes that it would have had.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: starts the service several times")
+	}
 	data := t.TempDir()
 	p := launch(t, data)
 	p.follow(p.submit("seed", "5").ID, "")

@@ -58,6 +58,17 @@ func (s *Server) view(j store.Job) Job {
 	return out
 }
 
+// About is what clients see of the service.
+type About struct {
+	Version   string `json:"version"`
+	Demo      bool   `json:"demo" doc:"The model has random weights: what it makes means nothing"`
+	Ready     bool   `json:"ready" doc:"The model is loaded"`
+	MaxUpload int64  `json:"max_upload_bytes"`
+	MaxPixels int    `json:"max_pixels"`
+}
+
+type aboutOutput struct{ Body About }
+
 type jobInput struct {
 	ID string `path:"id" maxLength:"64"`
 }
@@ -70,6 +81,10 @@ type jobOutput struct {
 
 // operations registers everything below /v1.
 func (s *Server) operations(api huma.API) {
+	huma.Register(api, huma.Operation{OperationID: "about", Method: http.MethodGet, Path: "/v1/about",
+		Summary: "The service and its limits"}, func(context.Context, *struct{}) (*aboutOutput, error) {
+		return &aboutOutput{Body: About{Version: Version, Demo: s.Demo, Ready: s.Ready(), MaxUpload: s.MaxUpload, MaxPixels: s.MaxPixels}}, nil
+	})
 	s.submission(api)
 	huma.Register(api, huma.Operation{OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs",
 		Summary: "The client's jobs, latest first"}, s.list)

@@ -31,6 +31,8 @@ type Server struct {
 
 	MaxUpload  int64         // bytes of one submission
 	UploadTime time.Duration // for one submission to arrive
+	MaxPixels  int           // of a picture; told to clients
+	Demo       bool          // the model is the embedded one with random weights; told to clients
 	// Check looks at the files of a submission, in a folder, before it becomes a job.
 	Check func(job store.Job, folder string) error
 	// Ready reports whether the model is loaded.

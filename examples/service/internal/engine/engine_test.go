@@ -69,6 +69,9 @@ func TestCheck(t *testing.T) {
 }
 
 func TestMake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: runs the model several times")
+	}
 	e := &Engine{MaxPixels: 1 << 20}
 	require.ErrorIs(t, e.Open(context.Background(), "", "abacus"), sam3d.ErrBackend)
 	require.False(t, e.Ready())

@@ -1,0 +1,254 @@
+// Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
+
+// The mask editor: a photograph with a mask painted over it. The mask has the photograph's full size. What was done is
+// kept as a list, and undo paints it again without the last entry.
+
+const PAINT = 'rgb(124, 58, 237)';
+
+export class MaskEditor {
+  // parts are elements: stage, picture and overlay (canvases) and cursor; changed is called after each change.
+  constructor({ stage, picture, overlay, cursor }, changed) {
+    Object.assign(this, { stage, picture, overlay, cursor, changed });
+    this.done = [];
+    this.undone = [];
+    this.tool = 'brush';
+    this.size = 28; // thousandths of the larger side, as a radius
+    this.at = { x: 0, y: 0 };
+    stage.addEventListener('pointerdown', (e) => this.#down(e));
+    stage.addEventListener('pointermove', (e) => this.#move(e));
+    for (const name of ['pointerup', 'pointercancel']) stage.addEventListener(name, () => this.#up());
+    stage.addEventListener('keydown', (e) => this.#keyDown(e));
+    stage.addEventListener('keyup', (e) => { if (e.key === ' ') this.#up(); });
+    stage.addEventListener('blur', () => this.#up());
+    new ResizeObserver(() => this.#showCursor()).observe(stage);
+  }
+
+  get width() { return this.picture.width; }
+  get height() { return this.picture.height; }
+  get radius() { return Math.max(0.5, (this.size / 1000) * Math.max(this.width, this.height)); }
+
+  // open shows a photograph, an ImageBitmap. Its own transparency, if it has any, is the first mask.
+  open(bitmap) {
+    for (const canvas of [this.picture, this.overlay]) {
+      canvas.width = bitmap.width;
+      canvas.height = bitmap.height;
+    }
+    this.picture.getContext('2d').drawImage(bitmap, 0, 0);
+    this.paint = this.overlay.getContext('2d', { willReadFrequently: true });
+    this.done = [];
+    this.undone = [];
+    this.stroke = null;
+    this.at = { x: bitmap.width / 2, y: bitmap.height / 2 };
+    this.#replay();
+    this.#showCursor();
+    const pixels = this.picture.getContext('2d').getImageData(0, 0, this.width, this.height).data;
+    let clear = false;
+    for (let i = 3; i < pixels.length && !clear; i += 4) clear = pixels[i] < 255;
+    if (clear) this.#perform({ kind: 'bitmap', canvas: tinted(bitmap, this.width, this.height, (p, i) => p[i + 3]) });
+  }
+
+  // load replaces the mask by a picture. It returns a complaint if the sizes differ.
+  load(bitmap) {
+    if (bitmap.width !== this.width || bitmap.height !== this.height) {
+      return `The mask is ${bitmap.width} × ${bitmap.height} pixels and the photograph ${this.width} × ${this.height}. They must be the same size.`;
+    }
+    const probe = document.createElement('canvas');
+    probe.width = this.width;
+    probe.height = this.height;
+    const context = probe.getContext('2d');
+    context.drawImage(bitmap, 0, 0);
+    const pixels = context.getImageData(0, 0, this.width, this.height).data;
+    let varies = false; // alpha tells only where it varies
+    for (let i = 7; i < pixels.length && !varies; i += 4) varies = pixels[i] !== pixels[3];
+    const value = varies ? (p, i) => p[i + 3] : (p, i) => Math.max(p[i], p[i + 1], p[i + 2]);
+    this.#perform({ kind: 'bitmap', canvas: tinted(bitmap, this.width, this.height, value) });
+    return '';
+  }
+
+  clear() { this.#perform({ kind: 'clear' }); }
+  invert() { this.#perform({ kind: 'invert' }); }
+
+  undo() {
+    if (!this.done.length) return;
+    this.undone.push(this.done.pop());
+    this.#replay();
+  }
+
+  redo() {
+    if (!this.undone.length) return;
+    const entry = this.undone.pop();
+    this.done.push(entry);
+    this.#apply(entry);
+    this.changed();
+  }
+
+  // coverage is the part of the photograph that the mask covers, counted on a small copy.
+  coverage() {
+    const small = document.createElement('canvas');
+    small.width = Math.min(this.width, 256);
+    small.height = Math.min(this.height, 256);
+    const context = small.getContext('2d');
+    context.drawImage(this.overlay, 0, 0, small.width, small.height);
+    const pixels = context.getImageData(0, 0, small.width, small.height).data;
+    let sum = 0;
+    for (let i = 3; i < pixels.length; i += 4) sum += pixels[i];
+    return sum / 255 / (small.width * small.height);
+  }
+
+  // file returns the mask as a PNG, white on black.
+  async file() {
+    const canvas = document.createElement('canvas');
+    canvas.width = this.width;
+    canvas.height = this.height;
+    const context = canvas.getContext('2d');
+    context.drawImage(this.overlay, 0, 0);
+    context.globalCompositeOperation = 'source-in';
+    context.fillStyle = '#fff';
+    context.fillRect(0, 0, this.width, this.height);
+    context.globalCompositeOperation = 'destination-over';
+    context.fillStyle = '#000';
+    context.fillRect(0, 0, this.width, this.height);
+    return new Promise((done, fail) => {
+      canvas.toBlob((blob) => (blob ? done(blob) : fail(new Error('The browser could not write the mask.'))), 'image/png');
+    });
+  }
+
+  #perform(entry) {
+    this.done.push(entry);
+    this.undone = [];
+    this.#apply(entry);
+    this.changed();
+  }
+
+  #replay() {
+    this.paint.clearRect(0, 0, this.width, this.height);
+    for (const entry of this.done) this.#apply(entry);
+    this.changed();
+  }
+
+  #apply(entry) {
+    const c = this.paint;
+    c.save();
+    if (entry.kind === 'stroke') {
+      entry.points.forEach((_, i) => this.#segment(entry, i));
+    } else {
+      if (entry.kind === 'invert') {
+        c.globalCompositeOperation = 'xor';
+        c.fillStyle = PAINT;
+        c.fillRect(0, 0, this.width, this.height);
+      } else {
+        c.clearRect(0, 0, this.width, this.height);
+        if (entry.canvas) c.drawImage(entry.canvas, 0, 0);
+      }
+    }
+    c.restore();
+  }
+
+  // segment paints the part of a stroke that ends at point i.
+  #segment(stroke, i) {
+    const c = this.paint;
+    const to = stroke.points[i];
+    const from = stroke.points[i - 1] ?? to;
+    c.save();
+    c.globalCompositeOperation = stroke.tool === 'eraser' ? 'destination-out' : 'source-over';
+    c.strokeStyle = PAINT;
+    c.lineCap = 'round';
+    c.lineWidth = 2 * stroke.radius;
+    c.beginPath();
+    c.moveTo(from.x, from.y);
+    c.lineTo(to.x + (from === to ? 0.01 : 0), to.y);
+    c.stroke();
+    c.restore();
+  }
+
+  #place(event) {
+    const box = this.overlay.getBoundingClientRect();
+    return { x: ((event.clientX - box.left) / box.width) * this.width, y: ((event.clientY - box.top) / box.height) * this.height };
+  }
+
+  #begin(point) {
+    this.stroke = { kind: 'stroke', tool: this.tool, radius: this.radius, points: [point] };
+    this.#segment(this.stroke, 0);
+  }
+
+  #extend(point) {
+    this.stroke.points.push(point);
+    this.#segment(this.stroke, this.stroke.points.length - 1);
+  }
+
+  #down(event) {
+    if (event.button !== 0 || !this.paint) return;
+    event.preventDefault();
+    this.stage.focus({ preventScroll: true });
+    this.stage.setPointerCapture(event.pointerId);
+    this.at = this.#place(event);
+    this.#begin(this.at);
+    this.#showCursor();
+  }
+
+  #move(event) {
+    if (!this.paint) return;
+    const all = event.getCoalescedEvents?.() ?? [];
+    for (const e of all.length ? all : [event]) {
+      this.at = this.#place(e);
+      if (this.stroke) this.#extend(this.at);
+    }
+    this.#showCursor();
+  }
+
+  #up() {
+    if (!this.stroke) return;
+    this.done.push(this.stroke);
+    this.undone = [];
+    this.stroke = null;
+    this.changed();
+  }
+
+  #keyDown(event) {
+    const step = Math.max(1, this.radius / (event.shiftKey ? 8 : 2));
+    const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
+    if (moves[event.key]) {
+      const [x, y] = moves[event.key];
+      this.at = { x: Math.min(this.width, Math.max(0, this.at.x + x)), y: Math.min(this.height, Math.max(0, this.at.y + y)) };
+      if (this.stroke) this.#extend(this.at);
+      this.#showCursor();
+    } else if (event.key === ' ') {
+      if (!this.stroke) this.#begin(this.at);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  #showCursor() {
+    const box = this.overlay.getBoundingClientRect();
+    if (!box.width || !this.width) return;
+    const scale = box.width / this.width;
+    this.cursor.style.left = `${this.at.x * scale}px`;
+    this.cursor.style.top = `${this.at.y * scale}px`;
+    this.cursor.style.width = this.cursor.style.height = `${2 * this.radius * scale}px`;
+  }
+
+  // resized shows a new brush size.
+  resized(size) {
+    this.size = Math.min(100, Math.max(1, size));
+    this.#showCursor();
+  }
+}
+
+// tinted returns a canvas in the colour of the mask whose alpha is value(pixels, index of a pixel).
+function tinted(bitmap, width, height, value) {
+  const canvas = document.createElement('canvas');
+  canvas.width = width;
+  canvas.height = height;
+  const context = canvas.getContext('2d');
+  context.drawImage(bitmap, 0, 0);
+  const image = context.getImageData(0, 0, width, height);
+  const p = image.data;
+  for (let i = 0; i < p.length; i += 4) {
+    const alpha = value(p, i);
+    [p[i], p[i + 1], p[i + 2], p[i + 3]] = [124, 58, 237, alpha];
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
