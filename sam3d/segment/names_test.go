@@ -180,7 +180,7 @@ func TestCheckpointsThatDiffer(t *testing.T) {
 		"missing": {"interactive_a", func(cfg *Config, params map[string]weights.Tensor) {
 			delete(params, "tracker.model.interactive_sam_mask_decoder.conv_s0.bias")
 		}, []string{"tracker.model.interactive_sam_mask_decoder.conv_s0.bias"}},
-		"missing queries": {"point_a", func(cfg *Config, params map[string]weights.Tensor) {
+		"missing queries": {"point_b", func(cfg *Config, params map[string]weights.Tensor) {
 			delete(params, "vision_encoder.backbone.layers.1.attention.q_proj.bias")
 		}, []string{"vision_encoder.backbone.layers.1.attention.q_proj.bias"}},
 		"unknown": {"interactive_a", func(cfg *Config, params map[string]weights.Tensor) {
@@ -189,19 +189,19 @@ func TestCheckpointsThatDiffer(t *testing.T) {
 		"unknown in the head": {"interactive_a", func(cfg *Config, params map[string]weights.Tensor) {
 			params["tracker.model.interactive_sam_mask_decoder.surprise"] = params["tracker.model.interactivity_no_mem_embed"]
 		}, []string{"tracker.model.interactive_sam_mask_decoder.surprise"}},
-		"shape": {"point_a", func(cfg *Config, params map[string]weights.Tensor) {
+		"shape": {"point_b", func(cfg *Config, params map[string]weights.Tensor) {
 			params["no_memory_embedding"] = params["vision_encoder.backbone.layer_norm.bias"]
 		}, []string{"tracker.no_mem_embed"}},
-		"uneven queries and keys": {"point_a", func(cfg *Config, params map[string]weights.Tensor) {
+		"uneven queries and keys": {"point_b", func(cfg *Config, params map[string]weights.Tensor) {
 			params["vision_encoder.backbone.layers.0.attention.k_proj.bias"] = params["prompt_encoder.mask_embed.conv1.bias"]
 		}, []string{"vision_encoder.backbone.layers.0.attention.k_proj.bias"}},
-		"too few points": {"point_a", func(cfg *Config, params map[string]weights.Tensor) {
+		"too few points": {"point_b", func(cfg *Config, params map[string]weights.Tensor) {
 			params["prompt_encoder.point_embed.weight"] = params["prompt_encoder.no_mask_embed.weight"]
 		}, []string{"prompt_encoder.point_embed.weight"}},
-		"table of positions": {"point_a", func(cfg *Config, params map[string]weights.Tensor) {
+		"table of positions": {"point_b", func(cfg *Config, params map[string]weights.Tensor) {
 			params["vision_encoder.backbone.embeddings.position_embeddings"] = params["no_memory_embedding"]
 		}, []string{"trunk.pos_embed"}},
-		"copies that differ": {"point_a", func(cfg *Config, params map[string]weights.Tensor) {
+		"copies that differ": {"point_b", func(cfg *Config, params map[string]weights.Tensor) {
 			other := params["shared_image_embedding.positional_embedding"]
 			other.Data = make([]byte, len(other.Data))
 			params["shared_image_embedding.positional_embedding"] = other
