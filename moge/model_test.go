@@ -47,7 +47,7 @@ func TestInferRefuses(t *testing.T) {
 // TestInferSizes runs on pictures of odd shapes.
 func TestInferSizes(t *testing.T) {
 	m := newModel(t, small())
-	for _, c := range []struct{ height, width, tokens int }{{1, 1, 6}, {3000, 40, 300}, {2, 30, 120}, {14, 14, 1}, {45, 31, 9}} {
+	for _, c := range []struct{ height, width, tokens int }{{1, 1, 6}, {2, 30, 30}, {14, 14, 1}, {45, 31, 9}} {
 		image := testImage(c.height, c.width)
 		r, err := m.Infer(t.Context(), image, Options{NumTokens: c.tokens, KeepInvalid: true})
 		require.NoError(t, err)

@@ -71,7 +71,7 @@ func TestPictures(t *testing.T) {
 				}
 				picture, err := NewImage(gray)
 				require.NoError(t, err)
-				for _, opt := range []Options{{}, {NumTokens: 150}, {FOVX: 60, ForceProjection: true, NumTokens: 120}} {
+				for _, opt := range []Options{{}, {FOVX: 60, ForceProjection: true, NumTokens: 80}} {
 					r, err := m.Infer(t.Context(), picture, opt)
 					if err != nil {
 						require.True(t, errors.Is(err, ErrInput) || errors.Is(err, ErrCamera), "%v: %v", size, err)
