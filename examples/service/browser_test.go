@@ -195,6 +195,21 @@ func wall(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, data.Bytes(), 0o600))
 }
 
+// A service with keys asks for one, and then works as without.
+func TestPageAsksForAKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: starts a browser")
+	}
+	keys := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(keys, []byte("me a-long-enough-key-0001\n"), 0o600))
+	b := openTab(t, launch(t, t.TempDir(), "-keys", keys).url)
+	for _, key := range []string{"wrong", "a-long-enough-key-0001"} {
+		b.until(`document.getElementById('key-dialog').open`)
+		b.do(chromedp.SendKeys("#key", key), chromedp.Click("#key-dialog button", chromedp.ByQuery))
+	}
+	b.until(`document.getElementById('service').textContent.includes('Demonstration') || document.getElementById('service').textContent.includes('loaded')`)
+}
+
 func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: starts a browser")

@@ -290,7 +290,7 @@ func TestLoad(t *testing.T) {
 	crashing := newLoad(t, count)
 	crashing.start()
 	began = time.Now()
-	submitted := make(chan error)
+	submitted := make(chan error, 1)
 	go func() { submitted <- crashing.submitAll() }()
 	for n := range 2 {
 		at := (n+1)*count/4 + rand.IntN(count/4)

@@ -7,7 +7,7 @@
 //	go run ./examples/service -model checkpoints -backend xla:cpu -keys keys.txt -listen :8080
 //
 // Without flags it runs a small embedded model with random weights and answers the local machine alone. Jobs survive a
-// crash or a restart. /openapi.json describes the interface.
+// crash or a restart. /openapi.json describes the interface. `make page` builds the viewer that the page embeds.
 package main
 
 import (
@@ -37,6 +37,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -81,6 +82,8 @@ func serve(ctx context.Context, s settings, stdout io.Writer, log *slog.Logger) 
 	}
 	fmt.Fprintf(stdout, "http://%s\n", listener.Addr())
 	web := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		WriteTimeout: 5 * time.Minute, // streams, downloads and submissions have their own
+
 		MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	return together(ctx, s, log, web, listener, server, queue, model)
 }

@@ -341,6 +341,8 @@ func TestFullQueue(t *testing.T) {
 	require.Equal(t, second.ID, again.ID, "a repeated submission needs no room")
 	answer, _ = f.submit(http.Header{"Authorization": {"Bearer " + keyB}}, "image", "@3")
 	require.Equal(t, http.StatusAccepted, answer.StatusCode, "another client has room of its own")
+	_, data := f.do(http.MethodGet, "/metrics", nil, nil)
+	require.Contains(t, string(data), `image3d_refused_total{status="429"} 2`)
 }
 
 func TestOtherSites(t *testing.T) {

@@ -87,10 +87,16 @@ func (s *Server) observed(next http.Handler) http.Handler {
 					problem(record, http.StatusInternalServerError, "the service failed; its log tells more under request "+id)
 				}
 			}
+			if record.status == 0 {
+				record.status = http.StatusOK // nothing was written
+			}
 			took := time.Since(began)
 			route := r.Pattern // what the mux chose, so that paths with IDs do not make a series each
 			if route == "" {
 				route = "none"
+			}
+			if r.Method == http.MethodPost && record.status >= http.StatusBadRequest {
+				s.Metrics.Refused.WithLabelValues(strconv.Itoa(record.status)).Inc()
 			}
 			s.Metrics.Requests.WithLabelValues(route, strconv.Itoa(record.status)).Observe(took.Seconds())
 			s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("request", id), slog.String("method", r.Method),

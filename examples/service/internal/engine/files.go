@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -190,14 +189,4 @@ func hashOf(path string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
-}
-
-// encodeAll is for encoders that write often: it hands w one piece.
-func encodeAll(w io.Writer, encode func(*bytes.Buffer) error) error {
-	var buffer bytes.Buffer
-	if err := encode(&buffer); err != nil {
-		return err
-	}
-	_, err := w.Write(buffer.Bytes())
-	return err
 }

@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"image"
@@ -59,7 +58,7 @@ func writePhoto(w io.Writer, photo image.Image) error {
 	small := image.NewRGBA(image.Rect(0, 0, max(1, int(float64(size.X)*scale)), max(1, int(float64(size.Y)*scale))))
 	draw.Draw(small, small.Rect, image.White, image.Point{}, draw.Src)
 	draw.ApproxBiLinear.Scale(small, small.Rect, photo, photo.Bounds(), draw.Over, nil)
-	return encodeAll(w, func(b *bytes.Buffer) error { return jpeg.Encode(b, small, &jpeg.Options{Quality: 88}) })
+	return jpeg.Encode(w, small, &jpeg.Options{Quality: 88})
 }
 
 // writePoints writes the points of a map, with the colours of the photograph, as a binary PLY point cloud. Of a large

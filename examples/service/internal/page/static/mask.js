@@ -33,6 +33,7 @@ export class MaskEditor {
       canvas.width = bitmap.width;
       canvas.height = bitmap.height;
     }
+    this.stage.style.width = `min(100%, ${(62 * bitmap.width) / bitmap.height}vh)`;
     this.picture.getContext('2d').drawImage(bitmap, 0, 0);
     this.paint = this.overlay.getContext('2d', { willReadFrequently: true });
     this.done = [];
