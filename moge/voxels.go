@@ -98,10 +98,10 @@ func (p *pooled) connect(fine *voxels) {
 	}
 }
 
-// neighbours returns for each tap of a kernel the voxel that it stands on when the kernel stands on each row, or the
-// number of rows where there is none.
+// neighbours returns for each row the voxels that the taps of a kernel stand on, or the number of rows where there is
+// none.
 //
-//	out [27, padded]
+//	out [padded, 27]
 func (v *voxels) neighbours() []int32 {
 	out := make([]int32, numTaps*v.padded)
 	for i := range out {
@@ -112,7 +112,7 @@ func (v *voxels) neighbours() []int32 {
 			for j := range v.cols {
 				for tap := range 9 {
 					if y, x := i+tap/3-1, j+tap%3-1; y >= 0 && y < v.rows && x >= 0 && x < v.cols {
-						v.meet(out[3*tap*v.padded:], v.starts[i*v.cols+j:][:2], v.starts[y*v.cols+x:][:2])
+						v.meet(out[3*tap:], v.starts[i*v.cols+j:][:2], v.starts[y*v.cols+x:][:2])
 					}
 				}
 			}
@@ -121,8 +121,8 @@ func (v *voxels) neighbours() []int32 {
 	return out
 }
 
-// meet notes which voxels of column other are at most one bin from those of column own. out begins at the first of the
-// three taps of the other column.
+// meet notes which voxels of column other are at most one bin from those of column own. out begins at the three taps of
+// the other column of voxel 0.
 func (v *voxels) meet(out, own, other []int32) {
 	low := other[0]
 	for k := own[0]; k < own[1]; k++ {
@@ -130,67 +130,9 @@ func (v *voxels) meet(out, own, other []int32) {
 			low++
 		}
 		for near := low; near < other[1] && v.bins[near] <= v.bins[k]+1; near++ {
-			out[int(v.bins[near]-v.bins[k]+1)*v.padded+int(k)] = near
+			out[numTaps*k+v.bins[near]-v.bins[k]+1] = near
 		}
 	}
-}
-
-// centreTap stands on the voxel itself.
-const centreTap = numTaps / 2
-
-// sameBin are the taps on the same bin in other columns, and otherBin those on the bins before and behind. The former
-// find more voxels, as most of what is seen has little slope.
-var sameBin, otherBin = func() (same, other []int) {
-	for tap := range numTaps {
-		switch {
-		case tap == centreTap:
-		case tap%3 == 1:
-			same = append(same, tap)
-		default:
-			other = append(other, tap)
-		}
-	}
-	return same, other
-}()
-
-// pairs are the voxels that some taps find. Their lists are of one length, a number of eighths of the rows, so that
-// there are few shapes to compile for. A list names every voxel that is stood on once at most, in ascending order; what
-// is too long for its pairs names voxels without such a neighbour, and as that the number of rows.
-type pairs struct {
-	length int
-	lists  []int32 // [taps, 2, length] neighbours, then the voxels that are stood on
-}
-
-// newPairs picks the lists of some taps.
-//
-//	near [27, rows]
-func newPairs(near []int32, rows int, taps []int) pairs {
-	counts := make([]int, len(taps))
-	imageio.ForRows(len(taps), 1, func(lo, _ int) {
-		for _, found := range near[taps[lo]*rows:][:rows] {
-			if int(found) < rows {
-				counts[lo]++
-			}
-		}
-	})
-	eighths := max(1, (8*slices.Max(counts)+rows-1)/rows)
-	p := pairs{length: max(1, rows*eighths/8)}
-	p.lists = make([]int32, 2*len(taps)*p.length)
-	imageio.ForRows(len(taps), 1, func(lo, _ int) {
-		list := p.lists[2*lo*p.length:][:2*p.length]
-		padding, at := p.length-counts[lo], 0
-		for row, found := range near[taps[lo]*rows:][:rows] {
-			if int(found) == rows {
-				if padding == 0 {
-					continue
-				}
-				padding--
-			}
-			list[at], list[p.length+at] = found, int32(row)
-			at++
-		}
-	})
-	return p
 }
 
 // cells returns the grid cell of each row; 0 for padding.
