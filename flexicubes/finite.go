@@ -44,7 +44,7 @@ func energy(values []float32) float32 {
 func searchBad(ctx context.Context, values []float32) (int, error) {
 	const chunk = 1 << 17
 	bad := make([]int, (len(values)+chunk-1)/chunk)
-	err := parallel(ctx, len(bad), func(k int) {
+	err := inParallel(ctx, len(bad), func(k int) {
 		bad[k] = firstBad(values[k*chunk : min(len(values), (k+1)*chunk)])
 	})
 	if err != nil {

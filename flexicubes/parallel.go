@@ -5,29 +5,13 @@ package flexicubes
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
+
+	"github.com/gomlx3d/image3d/internal/parallel"
 )
 
-// parallel calls work(0), ..., work(n-1) from at most GOMAXPROCS goroutines and waits for them. Calls must not depend
-// on each other. It starts no further call once ctx is done, and then returns an error that wraps ctx.Err().
-func parallel(ctx context.Context, n int, work func(i int)) error {
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n) {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				work(i)
-			}
-		})
-	}
-	group.Wait()
-	if err := ctx.Err(); err != nil {
+// inParallel is parallel.For, and names the package in its error.
+func inParallel(ctx context.Context, n int, work func(i int)) error {
+	if err := parallel.For(ctx, n, work); err != nil {
 		return fmt.Errorf("flexicubes: %w", err)
 	}
 	return nil
@@ -39,7 +23,7 @@ func eachRow(ctx context.Context, side int, work func(x, y int)) error {
 	const width, height = 32, 8
 	across := (side + width - 1) / width
 	down := (side + height - 1) / height
-	return parallel(ctx, across*down, func(i int) {
+	return inParallel(ctx, across*down, func(i int) {
 		fromX, fromY := i%across*width, i/across*height
 		for x := fromX; x < min(side, fromX+width); x++ {
 			for y := fromY; y < min(side, fromY+height); y++ {

@@ -34,7 +34,7 @@ func newAround() (all [3][4]edgeCube) {
 // sdf > 0 come before all others.
 func (e *extraction) quads(ctx context.Context) error {
 	counts := make([][2]int, e.res+1)
-	if err := parallel(ctx, e.res+1, func(x int) { counts[x] = e.countQuads(x) }); err != nil {
+	if err := inParallel(ctx, e.res+1, func(x int) { counts[x] = e.countQuads(x) }); err != nil {
 		return err
 	}
 	total := 0
@@ -46,7 +46,7 @@ func (e *extraction) quads(ctx context.Context) error {
 		}
 	}
 	e.mesh.Faces = make([]uint32, 6*total)
-	return parallel(ctx, e.res+1, func(x int) { e.quadSlab(x, counts[x]) })
+	return inParallel(ctx, e.res+1, func(x int) { e.quadSlab(x, counts[x]) })
 }
 
 // quadSlab writes the quads of a slab from the given places on.

@@ -41,7 +41,7 @@ func (s *surface) build(ctx context.Context) error {
 	n := s.cubes.number()
 	s.cases, s.first = make([]uint8, n), make([]uint32, n)
 	counts := make([][5]uint32, s.res) // of the surface cubes of a slab with 0 to 4 patches
-	if err := parallel(ctx, s.res, func(x int) { counts[x] = s.classifySlab(x) }); err != nil {
+	if err := inParallel(ctx, s.res, func(x int) { counts[x] = s.classifySlab(x) }); err != nil {
 		return err
 	}
 	// Dual vertices are ordered by the number of patches of their cube first, then by cube.
@@ -54,7 +54,7 @@ func (s *surface) build(ctx context.Context) error {
 		}
 	}
 	s.numVertices = int(total)
-	return parallel(ctx, s.res, func(x int) { s.numberSlab(x, counts[x]) })
+	return inParallel(ctx, s.res, func(x int) { s.numberSlab(x, counts[x]) })
 }
 
 // edges returns, as bits of a word, the edges along an axis (0, 1, 2) whose ends differ in sign, out of the 64 that

@@ -106,7 +106,7 @@ func (f *voxelField) load(ctx context.Context, coords [][4]int32) error {
 	}
 	const chunk = 4096
 	n := len(f.order)
-	return parallel(ctx, (n+chunk-1)/chunk, func(k int) {
+	return inParallel(ctx, (n+chunk-1)/chunk, func(k int) {
 		for i := k * chunk; i < min(n, (k+1)*chunk); i++ {
 			c := &coords[i]
 			f.order[f.cubes.index(f.cubes.start(int(c[1]), int(c[2])), int(c[3]))] = uint32(i)

@@ -54,7 +54,7 @@ func (a *Animation) Write(ctx context.Context, w io.Writer) error {
 		Config:   image.Config{ColorModel: color.Palette(p.colors), Width: size.X, Height: size.Y},
 	}
 	delay := max(2, int(math.Round(min(a.Delay.Seconds(), 600)*100)))
-	err = parallel(ctx, len(a.Frames), func(i int) {
+	err = inParallel(ctx, len(a.Frames), func(i int) {
 		file.Image[i], file.Delay[i], file.Disposal[i] = p.dither(a.Frames[i]), delay, gif.DisposalNone
 		if p.transparent {
 			file.Disposal[i] = gif.DisposalBackground

@@ -77,7 +77,7 @@ func (g grid) forTiles(ctx context.Context, boxes []pixelBox, draw func(tile int
 		if err != nil {
 			return err
 		}
-		err = parallel(ctx, last-first, func(i int) {
+		err = inParallel(ctx, last-first, func(i int) {
 			if starts[i+1] > starts[i] {
 				draw(first+i, entries[starts[i]:starts[i+1]])
 			}
@@ -96,7 +96,7 @@ func (l *lists) count(ctx context.Context) error {
 	chunks := (len(l.boxes) + l.chunkSize - 1) / l.chunkSize
 	l.counts = make([][]int32, chunks)
 	l.totals = make([]int64, l.across*l.down)
-	err := parallel(ctx, chunks, func(chunk int) {
+	err := inParallel(ctx, chunks, func(chunk int) {
 		row := l.across + 1
 		corners := make([]int32, row*(l.down+1))
 		for _, b := range l.boxes[chunk*l.chunkSize : min(len(l.boxes), (chunk+1)*l.chunkSize)] {
@@ -151,7 +151,7 @@ func (l *lists) fill(ctx context.Context, first, last int, entries []uint32) (st
 			next[i] += int64(counts[first+i])
 		}
 	}
-	err = parallel(ctx, len(l.counts), func(chunk int) {
+	err = inParallel(ctx, len(l.counts), func(chunk int) {
 		place := places[chunk]
 		start := chunk * l.chunkSize
 		for i, b := range l.boxes[start:min(len(l.boxes), start+l.chunkSize)] {

@@ -2,6 +2,12 @@
 
 package sparse
 
+import (
+	"context"
+
+	"github.com/gomlx3d/image3d/internal/parallel"
+)
+
 // A tap is a place of a 3x3x3 kernel, 9i + 3j + k for the offset (i-1, j-1, k-1).
 const (
 	numTaps   = 27
@@ -71,7 +77,7 @@ func (c *Coords) Neighbors() (*Neighbors, error) {
 	n := &Neighbors{}
 	n.Counts[centreTap] = len(c.Voxels)
 	// A pair of tap t is one of the opposite tap, with the rows exchanged.
-	parallel(centreTap, func(tap int) {
+	_ = parallel.For(context.Background(), centreTap, func(tap int) {
 		n.Counts[tap] = c.countPairs(tables, offset(tap))
 		n.Counts[numTaps-1-tap] = n.Counts[tap]
 	})
@@ -91,7 +97,7 @@ func (c *Coords) Neighbors() (*Neighbors, error) {
 			lists = append(lists, list{in: flat[:length], out: flat[length:], tap: tap, padding: length - n.Counts[tap]})
 		}
 	}
-	parallel(len(lists), func(i int) { c.fillPairs(tables, lists[i]) })
+	_ = parallel.For(context.Background(), len(lists), func(i int) { c.fillPairs(tables, lists[i]) })
 	return n, nil
 }
 

@@ -4,7 +4,11 @@
 package testdata
 
 import (
+	"bytes"
 	"embed"
+	"fmt"
+	"image"
+	"image/png"
 	"io/fs"
 	"os"
 )
@@ -41,4 +45,25 @@ func WriteModel(folder string) error {
 		}
 	}
 	return nil
+}
+
+// TempModel writes the small checkpoint into a temporary folder, which remove removes again.
+func TempModel() (folder string, remove func(), err error) {
+	if folder, err = os.MkdirTemp("", "image3d-model-"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(folder) }
+	if err := WriteModel(folder); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("unpack the embedded model: %w", err)
+	}
+	return folder, remove, nil
+}
+
+// Picture returns the embedded picture and its mask.
+func Picture() (picture, mask image.Image, err error) {
+	if picture, err = png.Decode(bytes.NewReader(Image)); err == nil {
+		mask, err = png.Decode(bytes.NewReader(Mask))
+	}
+	return picture, mask, err
 }

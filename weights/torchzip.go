@@ -10,6 +10,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/gomlx3d/image3d/internal/bounded"
 )
 
 // Limits of an archive. The largest released one has 1,745 entries and a directory of 0.2 MB.
@@ -71,15 +73,15 @@ func parseTorchZip(data []byte) (*Set, error) {
 
 // openArchive reads the directory.
 func openArchive(data []byte) (*archive, error) {
-	source := &boundedReader{bytes.NewReader(data), maxZipDirectory}
+	source := &bounded.ReaderAt{From: bytes.NewReader(data), Left: maxZipDirectory}
 	reader, err := zip.NewReader(source, int64(len(data)))
-	if errors.Is(err, errBounded) {
+	if errors.Is(err, bounded.Err) {
 		return nil, faultf("ZIP directory is larger than %d bytes", maxZipDirectory)
 	}
 	if err != nil {
 		return nil, faultf("not a complete ZIP archive, perhaps cut off: %v", err)
 	}
-	source.left = math.MaxInt // what follows reads 30 bytes an entry
+	source.Left = math.MaxInt // what follows reads 30 bytes an entry
 	if len(reader.File) > maxZipEntries {
 		return nil, faultf("%d archive entries are too many, at most %d", len(reader.File), maxZipEntries)
 	}
@@ -178,20 +180,4 @@ func (a *archive) inflate(name string, f *zip.File) ([]byte, error) {
 	}
 	a.inflated += len(data)
 	return data, nil
-}
-
-// boundedReader fails after a number of bytes.
-type boundedReader struct {
-	from io.ReaderAt
-	left int
-}
-
-var errBounded = errors.New("too much to read")
-
-// ReadAt implements io.ReaderAt.
-func (b *boundedReader) ReadAt(p []byte, offset int64) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, errBounded
-	}
-	return b.from.ReadAt(p, offset)
 }

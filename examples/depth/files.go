@@ -5,17 +5,15 @@ package main
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/export"
 	"github.com/gomlx3d/image3d/internal/numpy"
 	"github.com/gomlx3d/image3d/sam3d/input"
@@ -43,20 +41,14 @@ func (f outputFile) write(s settings, v *view, sum *summary) error {
 
 // prepareFolder makes the folder of the results and finds out, before any work, whether files can be made in it.
 func prepareFolder(s settings) error {
-	if err := os.MkdirAll(s.out, 0o777); err != nil {
-		return err
-	}
+	var names []string
 	for _, file := range files {
-		path := filepath.Join(s.out, file.name)
-		if _, err := os.Lstat(path); err == nil && !s.force {
-			return fmt.Errorf("%s: %w; -force overwrites it", path, fs.ErrExist)
-		}
+		names = append(names, file.name)
 	}
-	probe, err := os.CreateTemp(s.out, ".image3d-*.tmp")
-	if err != nil {
+	if err := cli.MakeFolder(s.out, s.force, names...); err != nil {
 		return err
 	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return cli.CheckWritable(s.out)
 }
 
 // ramp are the colours of the coloured picture, from far to near: dark blue to pale yellow, ever brighter, so that it

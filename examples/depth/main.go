@@ -12,57 +12,27 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/weights"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { cli.Main(run) }
 
 // run is the program. It returns the exit status: 0, 1 for a failure, 2 for a wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := cli.Program{Name: "depth", Stdout: stdout, Stderr: stderr}
 	s, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "depth:", err)
-		return 2
+		return p.Refuse(err)
 	}
 	summary, err := estimate(ctx, s, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "depth:", err)
-		if s.json {
-			_ = json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()})
-		}
-		return 1
-	}
-	if s.json {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(summary)
-	} else {
-		err = summary.print(stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "depth:", err)
-		return 1
-	}
-	return 0
+	return p.Report(summary, summary.print, s.json, err)
 }
 
 // estimate reads the picture, runs the model and writes the files.

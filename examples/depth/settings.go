@@ -3,22 +3,16 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"image"
-	"image/png"
 	"io"
-	"os"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/testdata"
 )
-
-// errUsage is a wrong command line.
-var errUsage = errors.New("wrong command line")
 
 // settings are the flags.
 type settings struct {
@@ -49,15 +43,15 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	}
 	switch {
 	case flags.NArg() > 0:
-		return s, fmt.Errorf("%w: unexpected argument %q", errUsage, flags.Arg(0))
+		return s, fmt.Errorf("%w: unexpected argument %q", cli.ErrUsage, flags.Arg(0))
 	case s.level < 0 || s.level > 9:
-		return s, fmt.Errorf("%w: -level %d: there are 0 to 9", errUsage, s.level)
+		return s, fmt.Errorf("%w: -level %d: there are 0 to 9", cli.ErrUsage, s.level)
 	case s.tokens < 0:
-		return s, fmt.Errorf("%w: -tokens %d", errUsage, s.tokens)
+		return s, fmt.Errorf("%w: -tokens %d", cli.ErrUsage, s.tokens)
 	case s.rounds < 0:
-		return s, fmt.Errorf("%w: -rounds %d", errUsage, s.rounds)
+		return s, fmt.Errorf("%w: -rounds %d", cli.ErrUsage, s.rounds)
 	case s.fov != 0 && !(s.fov > 0 && s.fov < 180):
-		return s, fmt.Errorf("%w: -fov %g: it must be between 0 and 180", errUsage, s.fov)
+		return s, fmt.Errorf("%w: -fov %g: it must be between 0 and 180", cli.ErrUsage, s.fov)
 	}
 	return s, nil
 }
@@ -81,7 +75,8 @@ func (s settings) options() moge.Options {
 // picture reads the photograph.
 func (s settings) picture() (image.Image, error) {
 	if s.image == "" {
-		return png.Decode(bytes.NewReader(testdata.Image))
+		picture, _, err := testdata.Picture()
+		return picture, err
 	}
 	return sam3d.LoadImage(s.image, 0)
 }
@@ -93,14 +88,5 @@ func (s settings) checkpoint(stderr io.Writer) (source string, cleanUp func(), e
 	}
 	fmt.Fprintln(stderr, "No -model given: this is a small embedded model with random weights, and what it sees means nothing.\n"+
 		"Give -model a MoGe: Ruicheng/moge-vitl, Ruicheng/moge-2-vitl-normal, or an MLX bundle with its depth model.")
-	folder, err := os.MkdirTemp("", "image3d-model-")
-	if err != nil {
-		return "", nil, err
-	}
-	cleanUp = func() { _ = os.RemoveAll(folder) }
-	if err := testdata.WriteModel(folder); err != nil {
-		cleanUp()
-		return "", nil, fmt.Errorf("unpack the embedded model: %w", err)
-	}
-	return folder, cleanUp, nil
+	return testdata.TempModel()
 }

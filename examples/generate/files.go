@@ -3,17 +3,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
 	"image/png"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/export"
 	"github.com/gomlx3d/image3d/sam3d"
 )
@@ -41,7 +39,7 @@ func (s settings) files(mask image.Image) []outputFile {
 		"stl": {"mesh.stl", func(w io.Writer, r *sam3d.Result) error { return export.WriteSTL(w, r.Mesh) }},
 	}
 	var files []outputFile
-	for _, format := range s.formats {
+	for _, format := range s.sampling.Formats {
 		if format != "mesh" {
 			files = append(files, encoders[format])
 			continue
@@ -57,9 +55,7 @@ func (s settings) files(mask image.Image) []outputFile {
 }
 
 func writePose(w io.Writer, r *sam3d.Result) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(poseOf(r))
+	return cli.WriteJSON(w, poseOf(r))
 }
 
 // write writes the file, whole or not at all. A mesh without triangles makes no file but a warning.
@@ -77,23 +73,15 @@ func (f outputFile) write(folder string, overwrite bool, r *sam3d.Result, s *sum
 }
 
 // prepareFolder makes the folder of the results and finds out, before any work, whether files can be made in it.
-func prepareFolder(s settings) (string, error) {
-	if err := os.MkdirAll(s.out, 0o777); err != nil {
-		return "", err
+func prepareFolder(s settings) error {
+	var names []string
+	for _, file := range s.files(nil) {
+		names = append(names, file.name)
 	}
-	if !s.force {
-		for _, file := range s.files(nil) {
-			path := filepath.Join(s.out, file.name)
-			if _, err := os.Lstat(path); err == nil {
-				return "", fmt.Errorf("%s: %w; -force overwrites it", path, fs.ErrExist)
-			}
-		}
+	if err := cli.MakeFolder(s.out, s.force, names...); err != nil {
+		return err
 	}
-	probe, err := os.CreateTemp(s.out, ".image3d-*.tmp")
-	if err != nil {
-		return "", err
-	}
-	return s.out, errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return cli.CheckWritable(s.out)
 }
 
 // summary is what -json prints.
@@ -124,7 +112,7 @@ func poseOf(r *sam3d.Result) poseJSON {
 
 func summarise(s settings, r *sam3d.Result) *summary {
 	out := &summary{
-		Files: []string{}, Seed: s.seed, Voxels: len(r.Voxels) / 3, Pose: poseOf(r),
+		Files: []string{}, Seed: s.sampling.Seed, Voxels: len(r.Voxels) / 3, Pose: poseOf(r),
 		Seconds: map[string]float64{"all": r.Took.Seconds()}, Warnings: r.Warnings,
 	}
 	for _, t := range r.Timings {

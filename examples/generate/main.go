@@ -11,60 +11,31 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
+	"github.com/gomlx3d/image3d/examples/internal/objects"
 	"github.com/gomlx3d/image3d/sam3d"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { cli.Main(run) }
 
 // run is the program. It returns the exit status: 0, 1 for a failure, 2 for a wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := cli.Program{Name: "generate", Stdout: stdout, Stderr: stderr}
 	s, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "generate:", err)
-		return 2
+		return p.Refuse(err)
 	}
 	summary, err := generate(ctx, s, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "generate:", err)
-		if s.json {
-			_ = json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()})
-		}
-		return 1
-	}
-	if s.json {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(summary)
-	} else {
-		err = summary.print(stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "generate:", err)
-		return 1
-	}
-	return 0
+	return p.Report(summary, summary.print, s.json, err)
 }
 
 // generate reads the pictures, runs the pipeline and writes the files.
 func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, error) {
-	folder, err := prepareFolder(s)
-	if err != nil {
+	if err := prepareFolder(s); err != nil {
 		return nil, err
 	}
 	request, err := s.request()
@@ -87,10 +58,10 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 	}
 	defer pipeline.Close()
 
-	bar := newProgress(stderr)
-	request.Progress = bar.event
+	bar := objects.NewProgress(stderr)
+	request.Progress = bar.Of("")
 	result, err := pipeline.Generate(ctx, request)
-	bar.close()
+	bar.Close()
 	if errors.Is(err, sam3d.ErrNoVoxels) {
 		return nil, fmt.Errorf("%w; the model sees no object there: check the mask, or try another -seed", err)
 	}
@@ -99,7 +70,7 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 	}
 	summary := summarise(s, result)
 	for _, file := range s.files(request.Mask) {
-		if err := file.write(folder, s.force, result, summary); err != nil {
+		if err := file.write(s.out, s.force, result, summary); err != nil {
 			return nil, err
 		}
 	}

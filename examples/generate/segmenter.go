@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/sam3d/segment"
 	"github.com/gomlx3d/image3d/weights"
@@ -57,13 +58,13 @@ func (f *segmenter) check(in *inputs) error {
 	asked := f.text != "" || len(f.points) > 0
 	switch {
 	case asked && !f.on():
-		return fmt.Errorf("%w: -text and -point need a -segmenter", errUsage)
+		return fmt.Errorf("%w: -text and -point need a -segmenter", cli.ErrUsage)
 	case f.on() && in.image == "":
-		return fmt.Errorf("%w: -segmenter needs an -image", errUsage)
+		return fmt.Errorf("%w: -segmenter needs an -image", cli.ErrUsage)
 	case f.on() && in.mask != "":
-		return fmt.Errorf("%w: -segmenter and -mask exclude each other", errUsage)
+		return fmt.Errorf("%w: -segmenter and -mask exclude each other", cli.ErrUsage)
 	case f.on() && (f.text != "") == (len(f.points) > 0):
-		return fmt.Errorf("%w: -segmenter needs -text or -point, and not both", errUsage)
+		return fmt.Errorf("%w: -segmenter needs -text or -point, and not both", cli.ErrUsage)
 	}
 	return nil
 }

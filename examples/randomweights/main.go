@@ -16,21 +16,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/sam3d" // and the backends
 	"github.com/gomlx3d/image3d/weights"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stderr))
+	cli.Main(func(ctx context.Context, args []string, _, stderr io.Writer) int { return run(ctx, args, stderr) })
 }
 
 // dtypeName is a precision on the command line and in config.json.
@@ -58,19 +55,12 @@ type job struct {
 
 // run is the program. It returns the exit status: 0, 1 for a failure, 2 for a wrong command line.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
+	p := cli.Program{Name: "randomweights", Stderr: stderr}
 	j, err := parse(ctx, args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "randomweights:", err)
-		return 2
+		return p.Refuse(err)
 	}
-	if err := j.write(); err != nil {
-		fmt.Fprintln(stderr, "randomweights:", err)
-		return 1
-	}
-	return 0
+	return p.End(j.write())
 }
 
 func parse(ctx context.Context, args []string, stderr io.Writer) (job, error) {

@@ -12,43 +12,29 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"image"
 	"image/png"
 	"io"
-	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/export"
 	"github.com/gomlx3d/image3d/render"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { cli.Main(run) }
 
 // run is the program. It returns the exit status: 0, 1 for a failure, 2 for a wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := cli.Program{Name: "render", Stdout: stdout, Stderr: stderr}
 	s, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "render:", err)
-		return 2
+		return p.Refuse(err)
 	}
-	if err := turntable(ctx, s, stdout, stderr); err != nil {
-		fmt.Fprintln(stderr, "render:", err)
-		return 1
-	}
-	return 0
+	return p.End(turntable(ctx, s, stdout, stderr))
 }
 
 // turntable draws and writes all files. If it fails, those it has written are removed again.
@@ -123,9 +109,6 @@ func frameName(i int) string { return fmt.Sprintf("frame-%04d.png", i) }
 
 // prepareFolder makes the folder and finds out, before any work, whether something would be overwritten.
 func prepareFolder(s settings) error {
-	if err := os.MkdirAll(s.out, 0o777); err != nil || s.force {
-		return err
-	}
 	names := []string{gifName}
 	if !s.gif {
 		names = nil
@@ -133,11 +116,5 @@ func prepareFolder(s settings) error {
 	for i := range s.frames {
 		names = append(names, frameName(i))
 	}
-	for _, name := range names {
-		path := filepath.Join(s.out, name)
-		if _, err := os.Lstat(path); err == nil {
-			return fmt.Errorf("%s: %w; -force overwrites it", path, fs.ErrExist)
-		}
-	}
-	return nil
+	return cli.MakeFolder(s.out, s.force, names...)
 }

@@ -4,17 +4,15 @@ package main
 
 import (
 	"encoding/hex"
-	"errors"
 	"flag"
 	"fmt"
 	"image"
 	"image/color"
 	"io"
 	"strings"
-)
 
-// errUsage is a wrong command line.
-var errUsage = errors.New("wrong command line")
+	"github.com/gomlx3d/image3d/examples/internal/cli"
+)
 
 // Limits of what is asked for. All frames of an animation are in memory, 4 bytes a pixel.
 const (
@@ -55,7 +53,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		return s, err
 	}
 	if flags.NArg() > 0 {
-		return s, fmt.Errorf("%w: unexpected argument %q", errUsage, flags.Arg(0))
+		return s, fmt.Errorf("%w: unexpected argument %q", cli.ErrUsage, flags.Arg(0))
 	}
 	var err error
 	if s.background, err = parseBackground(background); err != nil {
@@ -80,7 +78,7 @@ func (s settings) check() error {
 		{!s.gif || s.frames*s.size*s.size <= maxGIFPixels, fmt.Sprintf("%d frames of %dx%d do not fit an animation: -gif=false, or fewer", s.frames, s.size, s.size)},
 	} {
 		if !c.ok {
-			return fmt.Errorf("%w: %s", errUsage, c.text)
+			return fmt.Errorf("%w: %s", cli.ErrUsage, c.text)
 		}
 	}
 	return nil
@@ -98,7 +96,7 @@ func parseBackground(text string) (image.Image, error) {
 	digits, ok := strings.CutPrefix(text, "#")
 	rgb, err := hex.DecodeString(digits)
 	if !ok || err != nil || len(rgb) != 3 {
-		return nil, fmt.Errorf("%w: -background %q, want white, black, transparent or #rrggbb", errUsage, text)
+		return nil, fmt.Errorf("%w: -background %q, want white, black, transparent or #rrggbb", cli.ErrUsage, text)
 	}
 	return image.NewUniform(color.RGBA{rgb[0], rgb[1], rgb[2], 255}), nil
 }

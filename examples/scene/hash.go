@@ -54,10 +54,10 @@ func (s *settings) requestHash(in *inputs, model string) (string, error) {
 		}
 	}
 	return hashOf(map[string]any{
-		"version": 1, "inputs": in.contents, "camera": s.points.camera, "depth scale": s.points.scale,
+		"version": 1, "inputs": in.contents, "camera": s.points.Camera, "depth scale": s.points.Scale,
 		"model": checkpoint, "depth model": depth, "axes": s.loader.Axes, "nonzero": s.loader.NonZeroMask,
-		"fit": s.fitMask, "seed": s.seed, "steps": s.steps, "latent steps": s.latentSteps, "distilled": s.distilled,
-		"formats": s.formats,
+		"fit": s.fitMask, "seed": s.sampling.Seed, "steps": s.sampling.Steps, "latent steps": s.sampling.LatentSteps, "distilled": s.sampling.Distilled,
+		"formats": s.sampling.Formats,
 	})
 }
 

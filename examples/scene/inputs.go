@@ -3,12 +3,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"image"
 	"image/color"
-	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,12 +39,12 @@ func (s *settings) inputs() (*inputs, error) {
 	}
 	in := &inputs{contents: make(map[string]string), photo: func() (r sam3d.Request, err error) {
 		if r.Image, err = sam3d.FromFile(s.image, s.loader.Image); err == nil {
-			r.PointMap, err = s.points.read(s.loader)
+			r.PointMap, err = s.points.Read(s.loader)
 		}
 		return r, err
 	}}
 	var err error
-	for role, path := range map[string]string{"image": s.image, "pointmap": s.points.pointMap, "depth": s.points.depth} {
+	for role, path := range map[string]string{"image": s.image, "pointmap": s.points.PointMap, "depth": s.points.Depth} {
 		if path == "" {
 			continue
 		}
@@ -215,11 +213,7 @@ func (in *inputs) distinguish() {
 
 // embedded is a picture with a mug, and the table that it stands on.
 func embedded() (*inputs, error) {
-	picture, err := png.Decode(bytes.NewReader(testdata.Image))
-	if err != nil {
-		return nil, err
-	}
-	mug, err := png.Decode(bytes.NewReader(testdata.Mask))
+	picture, mug, err := testdata.Picture()
 	if err != nil {
 		return nil, err
 	}

@@ -29,61 +29,30 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { cli.Main(run) }
 
-// Exit statuses.
-const (
-	exitDone = iota
-	exitFailed
-	exitUsage
-	exitObjects
-)
+// exitObjects is the exit status if some objects failed.
+const exitObjects = 3
 
 // run is the program. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := cli.Program{Name: "scene", Stdout: stdout, Stderr: stderr}
 	s, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitDone
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "scene:", err)
-		return exitUsage
+		return p.Refuse(err)
 	}
 	record, err := makeScene(ctx, s, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "scene:", err)
-		if s.json {
-			_ = json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()})
-		}
-		return exitFailed
+	print := func(w io.Writer) error { return record.print(w, s.out) }
+	if status := p.Report(record, print, s.json, err); status != cli.Done || record.Failed == 0 {
+		return status
 	}
-	if s.json {
-		err = record.encode(stdout)
-	} else {
-		err = record.print(stdout, s.out)
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "scene:", err)
-		return exitFailed
-	}
-	if record.Failed > 0 {
-		return exitObjects
-	}
-	return exitDone
+	return exitObjects
 }
 
 // makeScene finds what is to be done, makes the objects that are missing, and puts the scene together.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/gomlx3d/image3d/examples/internal/objects"
 	"github.com/gomlx3d/image3d/export"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/splat"
@@ -100,15 +101,15 @@ func (j *job) makeObjects(ctx context.Context) error {
 		return err
 	}
 	defer pipeline.Close()
-	bar := newProgress(j.stderr)
-	defer bar.close()
-	shared.Progress = bar.of("photograph")
+	bar := objects.NewProgress(j.stderr)
+	defer bar.Close()
+	shared.Progress = bar.Of("photograph")
 	photo, err := pipeline.Prepare(ctx, shared)
 	if err != nil {
 		return err
 	}
 	j.record.see(photo)
-	bar.close()
+	bar.Close()
 	for _, warning := range photo.Warnings {
 		fmt.Fprintln(j.stderr, "warning:", warning)
 	}
@@ -117,9 +118,9 @@ func (j *job) makeObjects(ctx context.Context) error {
 			continue
 		}
 		request := j.settings.request(photo)
-		request.Progress = bar.of(fmt.Sprintf("[%d/%d] %s", i+1, len(j.record.Objects), o.Name))
+		request.Progress = bar.Of(fmt.Sprintf("[%d/%d] %s", i+1, len(j.record.Objects), o.Name))
 		result, err := j.generate(ctx, pipeline, request, j.in.objects[i], shared)
-		bar.close()
+		bar.Close()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/export"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/splat"
@@ -101,7 +102,7 @@ func (o *object) pose() splat.Pose {
 
 func newRecord(s *settings, request string) *record {
 	return &record{
-		Image: s.image, Model: s.model, Seed: s.seed, Request: request, Objects: []*object{},
+		Image: s.image, Model: s.model, Seed: s.sampling.Seed, Request: request, Objects: []*object{},
 		Frame: "camera: +X left, +Y up, +Z forward",
 	}
 }
@@ -138,9 +139,7 @@ func (r *record) write(folder string) error {
 }
 
 func (r *record) encode(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return cli.WriteJSON(w, r)
 }
 
 // print writes the record for people.

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -15,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/export"
 )
 
@@ -45,7 +44,7 @@ func earlier(folder string) ([]string, error) {
 
 // prepareFolder makes the folder of the results and finds out, before any work, whether files can be made in it.
 func prepareFolder(s settings) error {
-	if err := os.MkdirAll(s.out, 0o777); err != nil {
+	if err := cli.MakeFolder(s.out, s.force); err != nil {
 		return err
 	}
 	paths, err := earlier(s.out)
@@ -55,11 +54,7 @@ func prepareFolder(s settings) error {
 	if len(paths) > 0 && !s.force {
 		return fmt.Errorf("%s: %w; -force overwrites it", paths[0], fs.ErrExist)
 	}
-	probe, err := os.CreateTemp(s.out, ".image3d-*.tmp")
-	if err != nil {
-		return err
-	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return cli.CheckWritable(s.out)
 }
 
 // report is detections.json, and what -json prints.
@@ -116,11 +111,7 @@ func write(ctx context.Context, s settings, picture image.Image, objects []found
 	if err := save(overlayFile, func(w io.Writer) error { return png.Encode(w, drawn) }); err != nil {
 		return nil, err
 	}
-	err = save(detectionsFile, func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(out)
-	})
+	err = save(detectionsFile, func(w io.Writer) error { return cli.WriteJSON(w, out) })
 	for path := range stale {
 		if err == nil {
 			err = os.Remove(path)

@@ -12,53 +12,29 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"image"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/sam3d/segment"
 	"github.com/gomlx3d/image3d/weights"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { cli.Main(run) }
 
 // run is the program. It returns the exit status: 0, also if nothing was found, 1 for a failure, 2 for a wrong command
 // line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := cli.Program{Name: "segment", Stdout: stdout, Stderr: stderr}
 	s, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "segment:", err)
-		return 2
+		return p.Refuse(err)
 	}
 	report, err := find(ctx, s)
-	if err == nil && s.json {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(report)
-	} else if err == nil {
-		err = report.print(stdout)
-	} else if s.json {
-		_ = json.NewEncoder(stdout).Encode(map[string]string{"error": err.Error()})
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "segment:", err)
-		return 1
-	}
-	return 0
+	return p.Report(report, report.print, s.json, err)
 }
 
 // found is an object, whichever way it was found.

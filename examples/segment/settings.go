@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -11,12 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/sam3d/segment"
 )
-
-// errUsage is a wrong command line.
-var errUsage = errors.New("wrong command line")
 
 // settings are the flags.
 type settings struct {
@@ -58,15 +55,15 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 func (s *settings) check(flags *flag.FlagSet) error {
 	switch {
 	case flags.NArg() > 0:
-		return fmt.Errorf("%w: unexpected argument %q", errUsage, flags.Arg(0))
+		return fmt.Errorf("%w: unexpected argument %q", cli.ErrUsage, flags.Arg(0))
 	case s.model == "" || s.image == "":
-		return fmt.Errorf("%w: -model and -image are needed", errUsage)
+		return fmt.Errorf("%w: -model and -image are needed", cli.ErrUsage)
 	case s.text == "" && len(s.points) == 0 && len(s.boxes) == 0:
-		return fmt.Errorf("%w: -text, -points or -boxes is needed", errUsage)
+		return fmt.Errorf("%w: -text, -points or -boxes is needed", cli.ErrUsage)
 	case !(s.threshold < 1) || s.threshold < -1:
-		return fmt.Errorf("%w: -threshold %g is not in -1 to 1", errUsage, s.threshold)
+		return fmt.Errorf("%w: -threshold %g is not in -1 to 1", cli.ErrUsage, s.threshold)
 	case s.maxPixels < 1:
-		return fmt.Errorf("%w: -max-pixels %d", errUsage, s.maxPixels)
+		return fmt.Errorf("%w: -max-pixels %d", cli.ErrUsage, s.maxPixels)
 	}
 	if s.threshold == 0 {
 		s.threshold = math.SmallestNonzeroFloat64 // 0 would mean the library's default

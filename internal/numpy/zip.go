@@ -10,6 +10,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gomlx3d/image3d/internal/bounded"
 )
 
 // maxDirectory bounds the directory of an archive, whose entries take several times its size in memory.
@@ -18,15 +20,15 @@ const maxDirectory = 1 << 20
 // ReadZip reads one array of a .npz file of the given size, as Read does. It is the array with the given name or, if
 // name is empty, the only one; of several, the first of the preferred names that is there.
 func ReadZip(r io.ReaderAt, size int64, name string, preferred []string, check Check) (*Array, error) {
-	bounded := &boundedReader{from: r, left: maxDirectory}
-	archive, err := zip.NewReader(bounded, size)
-	if errors.Is(err, errBounded) {
+	limited := &bounded.ReaderAt{From: r, Left: maxDirectory}
+	archive, err := zip.NewReader(limited, size)
+	if errors.Is(err, bounded.Err) {
 		return nil, fmt.Errorf("%w: the ZIP directory is larger than %d bytes", ErrFormat, maxDirectory)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	bounded.left = math.MaxInt
+	limited.Left = math.MaxInt
 	arrays := make(map[string]*zip.File)
 	var names []string
 	for _, file := range archive.File {
@@ -86,20 +88,4 @@ func list(names []string) string {
 		quoted = append(quoted, fmt.Sprintf("%d more", len(names)-most))
 	}
 	return strings.Join(quoted, ", ")
-}
-
-// boundedReader fails when more than left bytes are asked for.
-type boundedReader struct {
-	from io.ReaderAt
-	left int
-}
-
-var errBounded = errors.New("too much to read")
-
-// ReadAt implements io.ReaderAt.
-func (b *boundedReader) ReadAt(p []byte, offset int64) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, errBounded
-	}
-	return b.from.ReadAt(p, offset)
 }

@@ -32,14 +32,11 @@ type Engine struct {
 // Open loads a model, or the small embedded one with random weights if source is empty.
 func (e *Engine) Open(ctx context.Context, source, backend string) error {
 	if source == "" {
-		folder, err := os.MkdirTemp("", "image3d-model-")
+		folder, remove, err := testdata.TempModel()
 		if err != nil {
 			return fmt.Errorf("engine: %w", err)
 		}
-		defer os.RemoveAll(folder) // the weights are on the device by then
-		if err := testdata.WriteModel(folder); err != nil {
-			return fmt.Errorf("engine: unpack the embedded model: %w", err)
-		}
+		defer remove() // the weights are on the device by then
 		source = folder
 	}
 	pipeline, err := sam3d.Open(ctx, source, sam3d.Options{Backend: backend})

@@ -1,6 +1,6 @@
 // Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
 
-package main
+package objects
 
 import (
 	"fmt"
@@ -14,31 +14,36 @@ import (
 	"github.com/gomlx3d/image3d/sam3d"
 )
 
-// progress shows one bar for each stage of an object on a terminal, and one line for each step elsewhere.
-type progress struct {
+// Progress shows one bar for each stage of an object on a terminal, and one line for each step elsewhere.
+type Progress struct {
 	out      io.Writer
 	terminal bool
 	bar      *progressbar.ProgressBar
 }
 
-func newProgress(out io.Writer) *progress {
+// NewProgress shows progress on an output.
+func NewProgress(out io.Writer) *Progress {
 	file, ok := out.(*os.File)
-	return &progress{out: out, terminal: ok && term.IsTerminal(int(file.Fd()))}
+	return &Progress{out: out, terminal: ok && term.IsTerminal(int(file.Fd()))}
 }
 
-// of returns what shows the events of one object.
-func (p *progress) of(name string) func(sam3d.Event) {
+// Of returns what shows the events of one object, after its name if it has one.
+func (p *Progress) Of(name string) func(sam3d.Event) {
+	line, label := "", ""
+	if name != "" {
+		line, label = name+": ", name+" "
+	}
 	return func(e sam3d.Event) {
 		if !p.terminal {
 			if e.Step > 0 {
-				fmt.Fprintf(p.out, "%s: %s %d/%d after %s\n", name, e.Stage, e.Step, e.Of, e.Elapsed.Round(10*time.Millisecond))
+				fmt.Fprintf(p.out, "%s%s %d/%d after %s\n", line, e.Stage, e.Step, e.Of, e.Elapsed.Round(10*time.Millisecond))
 			}
 			return
 		}
 		if e.Step == 0 {
-			p.close()
+			p.Close()
 			p.bar = progressbar.NewOptions(e.Of, progressbar.OptionSetWriter(p.out), progressbar.OptionSetWidth(30),
-				progressbar.OptionSetDescription(fmt.Sprintf("%s %-10s", name, e.Stage)), progressbar.OptionShowCount(),
+				progressbar.OptionSetDescription(fmt.Sprintf("%s%-10s", label, e.Stage)), progressbar.OptionShowCount(),
 				progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(e.Of > 1),
 				progressbar.OptionThrottle(0), progressbar.OptionSetRenderBlankState(true))
 		}
@@ -46,8 +51,8 @@ func (p *progress) of(name string) func(sam3d.Event) {
 	}
 }
 
-// close ends the bar's line.
-func (p *progress) close() {
+// Close ends the bar's line.
+func (p *Progress) Close() {
 	if p.bar != nil {
 		_ = p.bar.Exit()
 		_, _ = io.WriteString(p.out, "\n")
