@@ -19,7 +19,6 @@ type held[M closer] struct {
 
 // part is a held model of any kind.
 type part interface {
-	streaming(bool)
 	load() error
 	close()
 }
@@ -44,8 +43,6 @@ func use[M closer, T any](h *held[M], work func(M) (T, error)) (out T, err error
 	return work(h.model)
 }
 
-func (h *held[M]) streaming(on bool) { h.stream = on }
-
 // load puts the weights on the device if they are not there.
 func (h *held[M]) load() (err error) {
 	model, again := any(h.model).(reloadable)
@@ -54,8 +51,10 @@ func (h *held[M]) load() (err error) {
 	case h.opened && again:
 		err = model.Load(h.set)
 	default:
-		h.model, err = h.open()
-		h.opened = err == nil
+		var fresh M
+		if fresh, err = h.open(); err == nil {
+			h.model, h.opened = fresh, true
+		}
 	}
 	return err
 }

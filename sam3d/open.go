@@ -35,9 +35,10 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 		defer depth.close()
 	}
 	if depth.set != nil {
-		p.depth = &held[*moge.Model]{open: func() (*moge.Model, error) { return moge.New(p.backend, depth.cfg, depth.set) }}
+		whole := from(p, depth.set, depth.cfg, moge.New)
+		p.depth = &whole
 	}
-	p.condition = held[*condition.Encoder]{open: func() (*condition.Encoder, error) {
+	p.condition = held[*condition.Encoder]{stream: p.stream, open: func() (*condition.Encoder, error) {
 		e, err := condition.New(p.backend, p.cfg.structureTokens, sets[weights.SSConditionEmbedder],
 			p.cfg.latentTokens, sets[weights.SLATConditionEmbedder])
 		if first := p.condition.model; first != nil && err == nil {
@@ -52,13 +53,12 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 	p.gaussians = from(p, sets[weights.SLATDecoderGS], p.cfg.gaussians, decoder.NewGaussians)
 	p.gaussians4 = from(p, sets[weights.SLATDecoderGS4], p.cfg.gaussians4, decoder.NewGaussians)
 	p.mesh = from(p, sets[weights.SLATDecoderMesh], p.cfg.mesh, decoder.NewMesh)
+	if p.stream {
+		return ctx.Err()
+	}
 	for _, part := range p.parts() {
-		part.streaming(p.stream)
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		if p.stream {
-			continue
 		}
 		if err := part.load(); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 
 // from is a model that is made of a set and a configuration.
 func from[M closer, C any](p *Pipeline, set *weights.Set, cfg C, open func(compute.Backend, C, *weights.Set) (M, error)) held[M] {
-	return held[M]{set: set, open: func() (M, error) { return open(p.backend, cfg, set) }}
+	return held[M]{set: set, stream: p.stream, open: func() (M, error) { return open(p.backend, cfg, set) }}
 }
 
 // parts are the models, in the order in which they are loaded.

@@ -111,24 +111,29 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 // package and of package input.
 func (p *Pipeline) Generate(ctx context.Context, request Request) (result *Result, err error) {
 	defer guard(&err)
+	return inTurn(ctx, p, &request, (*run).generate)
+}
+
+// inTurn checks a request, prepares a run of it, waits for the device and does the work.
+func inTurn[T any](ctx context.Context, p *Pipeline, request *Request, work func(*run) (T, error)) (out T, err error) {
 	if err := p.closed(); err != nil {
-		return nil, err
+		return out, err
 	}
-	picture, err := p.check(&request)
+	picture, err := p.check(request)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	r := newRun(ctx, p, &request, picture)
+	r := newRun(ctx, p, request, picture)
 	defer r.cancel()
 	if err := r.prepare(); err != nil {
-		return nil, err
+		return out, err
 	}
 	if err := p.begin(ctx); err != nil {
-		return nil, err
+		return out, err
 	}
 	defer p.end()
 	defer r.free()
-	return r.generate()
+	return work(r)
 }
 
 // closed returns ErrClosed once Close was called.

@@ -37,21 +37,8 @@ func (p *Pipeline) Warmup(ctx context.Context, request Request, voxels int) (err
 		request.Image, request.Mask = greyPicture()
 	}
 	request.Steps, request.LatentSteps, request.Noise = 1, 1, nil
-	picture, err := p.check(&request)
-	if err != nil {
-		return err
-	}
-	r := newRun(ctx, p, &request, picture)
-	defer r.cancel()
-	if err := r.prepare(); err != nil {
-		return err
-	}
-	if err := p.begin(ctx); err != nil {
-		return err
-	}
-	defer p.end()
-	defer r.free()
-	return r.warmup(voxels)
+	_, err = inTurn(ctx, p, &request, func(r *run) (struct{}, error) { return struct{}{}, r.warmup(voxels) })
+	return err
 }
 
 // warmup is generate with voxels of its own.
