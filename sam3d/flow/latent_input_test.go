@@ -30,9 +30,12 @@ func smallLatent() LatentConfig {
 }
 
 // randomLatentSet makes weights for a configuration.
-func randomLatentSet(cfg LatentConfig) *weights.Set {
+func randomLatentSet(cfg LatentConfig) *weights.Set { return scaledSet(LatentSpec(cfg)) }
+
+// scaledSet makes weights for a specification, of such sizes that activations keep theirs.
+func scaledSet(spec weights.Spec) *weights.Set {
 	r := rand.New(rand.NewPCG(1, 2))
-	set, spec := make(map[string]weights.Tensor), LatentSpec(cfg)
+	set := make(map[string]weights.Tensor)
 	for _, name := range slices.Sorted(maps.Keys(spec)) {
 		shape := spec[name].Shape
 		size := 1
