@@ -26,6 +26,9 @@ var backends struct {
 // OpenBackend returns the backend that config names, as Options.Backend does, opening it on first use: for the packages
 // that are used by themselves. It must not be finalized. An empty config means $GOMLX_BACKEND, then DefaultBackend. There
 // is no fall-back: a backend that cannot be opened is an ErrBackend.
+//
+// On CUDA float32 products are of float32: "xla:cuda,tf32" rounds their factors to TF32 instead, which is faster and
+// keeps 10 bits of 23.
 func OpenBackend(config string) (backend compute.Backend, err error) {
 	if config == "" {
 		config = os.Getenv(compute.ConfigEnvVar)
@@ -38,6 +41,7 @@ func OpenBackend(config string) (backend compute.Backend, err error) {
 		// has workers wait for workers at once (compute v0.1.3, workerspool.Saturate).
 		config = "go:ops_sequential"
 	}
+	config = withoutTF32(config)
 	backends.Lock()
 	defer backends.Unlock()
 	if backend := backends.byConfig[config]; backend != nil {
@@ -67,4 +71,14 @@ func OpenBackend(config string) (backend compute.Backend, err error) {
 	}
 	backends.byConfig[config] = backend
 	return backend, nil
+}
+
+// withoutTF32 has a CUDA backend multiply in float32 unless the configuration says otherwise: go-xla's default is TF32.
+func withoutTF32(config string) string {
+	name := strings.ToLower(config)
+	if strings.Contains(name, "tf32") || !strings.Contains(name, ":") ||
+		!strings.Contains(name, "cuda") && !strings.Contains(name, "nvidia") {
+		return config
+	}
+	return config + ",tf32=false"
 }

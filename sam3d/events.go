@@ -28,10 +28,12 @@ type Event struct {
 	Step    int           // finished steps of the stage, 0 to Of
 	Of      int           // steps of the stage, at least 1
 	Elapsed time.Duration // since Generate began
+	Compile time.Duration // of the stage so far, see Timing
 }
 
 // Timing is the time that one stage took.
 type Timing struct {
-	Stage Stage
-	Took  time.Duration
+	Stage   Stage
+	Took    time.Duration
+	Compile time.Duration // of it, building and compiling programs; with what other pipelines compiled at that time
 }

@@ -35,11 +35,11 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 		defer depth.close()
 	}
 	if depth.set != nil {
-		whole := from(p, depth.set, depth.cfg, moge.New)
+		whole := from(p, p.backend, depth.set, depth.cfg, moge.New)
 		p.depth = &whole
 	}
 	p.condition = held[*condition.Encoder]{stream: p.stream, open: func() (*condition.Encoder, error) {
-		e, err := condition.New(p.backend, p.cfg.structureTokens, sets[weights.SSConditionEmbedder],
+		e, err := condition.New(p.models, p.cfg.structureTokens, sets[weights.SSConditionEmbedder],
 			p.cfg.latentTokens, sets[weights.SLATConditionEmbedder])
 		if first := p.condition.model; first != nil && err == nil {
 			*first = *e // which the features of photographs know
@@ -47,12 +47,12 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 		}
 		return e, err
 	}}
-	p.structure = from(p, sets[weights.SSGenerator], p.cfg.structure, flow.NewStructure)
-	p.structureDecoder = from(p, sets[weights.SSDecoder], p.cfg.structureDecoder, decoder.NewStructure)
-	p.latent = from(p, sets[weights.SLATGenerator], p.cfg.latent, flow.NewLatent)
-	p.gaussians = from(p, sets[weights.SLATDecoderGS], p.cfg.gaussians, decoder.NewGaussians)
-	p.gaussians4 = from(p, sets[weights.SLATDecoderGS4], p.cfg.gaussians4, decoder.NewGaussians)
-	p.mesh = from(p, sets[weights.SLATDecoderMesh], p.cfg.mesh, decoder.NewMesh)
+	p.structure = from(p, p.models, sets[weights.SSGenerator], p.cfg.structure, flow.NewStructure)
+	p.structureDecoder = from(p, p.models, sets[weights.SSDecoder], p.cfg.structureDecoder, decoder.NewStructure)
+	p.latent = from(p, p.models, sets[weights.SLATGenerator], p.cfg.latent, flow.NewLatent)
+	p.gaussians = from(p, p.models, sets[weights.SLATDecoderGS], p.cfg.gaussians, decoder.NewGaussians)
+	p.gaussians4 = from(p, p.models, sets[weights.SLATDecoderGS4], p.cfg.gaussians4, decoder.NewGaussians)
+	p.mesh = from(p, p.models, sets[weights.SLATDecoderMesh], p.cfg.mesh, decoder.NewMesh)
 	if p.stream {
 		return ctx.Err()
 	}
@@ -68,8 +68,8 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 }
 
 // from is a model that is made of a set and a configuration.
-func from[M closer, C any](p *Pipeline, set *weights.Set, cfg C, open func(compute.Backend, C, *weights.Set) (M, error)) held[M] {
-	return held[M]{set: set, stream: p.stream, open: func() (M, error) { return open(p.backend, cfg, set) }}
+func from[M closer, C any](p *Pipeline, on compute.Backend, set *weights.Set, cfg C, open func(compute.Backend, C, *weights.Set) (M, error)) held[M] {
+	return held[M]{set: set, stream: p.stream, open: func() (M, error) { return open(on, cfg, set) }}
 }
 
 // parts are the models, in the order in which they are loaded.

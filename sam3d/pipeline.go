@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/gomlx3d/image3d/internal/nn"
 	"github.com/gomlx3d/image3d/moge"
 	"github.com/gomlx3d/image3d/sam3d/condition"
 	"github.com/gomlx3d/image3d/sam3d/decoder"
@@ -30,12 +31,17 @@ type Options struct {
 	// Stream has the weights of a stage on the device during that stage only: they are read anew for each object, and the
 	// device holds those of one stage instead of all. The checkpoint's files stay open and must not change.
 	Stream bool
+	// FusedAttention lets the encoders and flows attend by the backend's own kernel where it has one (xla:cuda, cuDNN's),
+	// in bfloat16. It takes part of the time and never stores the scores; but it is not float32, and so off by default.
+	// Cross attention, windows and the depth model do without, as does every other backend.
+	FusedAttention bool
 }
 
 // Pipeline holds a model on a device. It is safe for concurrent use.
 type Pipeline struct {
 	cfg     config
-	backend compute.Backend
+	backend compute.Backend // of the depth model,
+	models  compute.Backend // and of the others
 
 	depth            *held[*moge.Model] // nil if there is none
 	noDepth          string             // why there is none
@@ -85,12 +91,15 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	if err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, withMissingYAML(err, checkpoint))
 	}
-	opened := &Pipeline{cfg: cfg, backend: backend, stream: options.Stream, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	opened := &Pipeline{cfg: cfg, backend: backend, models: backend, stream: options.Stream, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	defer func() {
 		if p == nil { // an error or a panic
 			opened.free()
 		}
 	}()
+	if options.FusedAttention {
+		opened.models = nn.HalfAttention(backend)
+	}
 	opened.turn <- struct{}{}
 	if options.Stream {
 		opened.files = append(opened.files, func() { _ = checkpoint.Close() })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomlx3d/image3d/flexicubes"
+	"github.com/gomlx3d/image3d/internal/nn"
 	"github.com/gomlx3d/image3d/sam3d/decoder"
 	"github.com/gomlx3d/image3d/sam3d/flow"
 	"github.com/gomlx3d/image3d/sam3d/pose"
@@ -21,7 +22,7 @@ func during[T any](r *run, stage Stage, of int, work func() (T, error)) (out T, 
 		return out, fmt.Errorf("sam3d: before %s: %w", stage, err)
 	}
 	begin := time.Now()
-	r.stage, r.done = stage, -1
+	r.stage, r.done, r.compiled = stage, -1, nn.CompileTime()
 	r.report(0, of)
 	if err = r.stopped(); err == nil {
 		out, err = work()
@@ -36,7 +37,7 @@ func during[T any](r *run, stage Stage, of int, work func() (T, error)) (out T, 
 		return out, fmt.Errorf("sam3d: %s: %w", stage, err)
 	}
 	r.report(of, of)
-	r.result.Timings = append(r.result.Timings, Timing{Stage: stage, Took: time.Since(begin)})
+	r.result.Timings = append(r.result.Timings, Timing{Stage: stage, Took: time.Since(begin), Compile: nn.CompileTime() - r.compiled})
 	return out, nil
 }
 
@@ -72,5 +73,5 @@ func (r *run) report(step, of int) {
 			r.cancel()
 		}
 	}()
-	r.request.Progress(Event{Stage: r.stage, Step: step, Of: of, Elapsed: time.Since(r.started)})
+	r.request.Progress(Event{Stage: r.stage, Step: step, Of: of, Elapsed: time.Since(r.started), Compile: nn.CompileTime() - r.compiled})
 }

@@ -5,6 +5,7 @@ package sam3d_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,15 +25,25 @@ func TestWarmup(t *testing.T) {
 
 	var stages []sam3d.Stage
 	warm := r
-	warm.Progress = func(e sam3d.Event) { stages = append(stages, e.Stage) }
+	var compile time.Duration // as the events tell it
+	warm.Progress = func(e sam3d.Event) {
+		stages = append(stages, e.Stage)
+		if e.Step == e.Of {
+			compile += e.Compile
+		}
+	}
 	require.NoError(t, p.Warmup(t.Context(), warm, len(want.Voxels)/3))
 	require.Contains(t, stages, sam3d.StageMesh)
 	require.NotContains(t, stages, sam3d.StageGaussians4)
+	require.Positive(t, compile)
 	before := nn.Compilations()
 	require.NoError(t, p.Warmup(t.Context(), r, len(want.Voxels)/3))
 	require.Equal(t, before, nn.Compilations(), "the same again")
 	got, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)
+	for _, timing := range got.Timings {
+		require.LessOrEqual(t, timing.Compile, timing.Took)
+	}
 	require.Equal(t, withoutTimes(want), withoutTimes(got))
 	cold, err := sam3d.Open(t.Context(), model(t), sam3d.Options{Backend: backendName()})
 	require.NoError(t, err)

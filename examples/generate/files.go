@@ -95,6 +95,7 @@ type summary struct {
 	Faces    int                `json:"faces,omitempty"`
 	Pose     poseJSON           `json:"pose"`
 	Seconds  map[string]float64 `json:"seconds"`
+	Compile  map[string]float64 `json:"compile_seconds"` // of them, of the stages that compiled something
 	Warnings []string           `json:"warnings,omitempty"`
 }
 
@@ -113,10 +114,14 @@ func poseOf(r *sam3d.Result) poseJSON {
 func summarise(s settings, r *sam3d.Result) *summary {
 	out := &summary{
 		Files: []string{}, Seed: s.sampling.Seed, Voxels: len(r.Voxels) / 3, Pose: poseOf(r),
-		Seconds: map[string]float64{"all": r.Took.Seconds()}, Warnings: r.Warnings,
+		Seconds: map[string]float64{"all": r.Took.Seconds()}, Compile: map[string]float64{}, Warnings: r.Warnings,
 	}
 	for _, t := range r.Timings {
 		out.Seconds[string(t.Stage)] = t.Took.Seconds()
+		if t.Compile > 0 {
+			out.Compile[string(t.Stage)] = t.Compile.Seconds()
+			out.Compile["all"] += t.Compile.Seconds()
+		}
 	}
 	if r.Gaussians != nil {
 		out.Splats = r.Gaussians.Len()
@@ -133,8 +138,8 @@ func summarise(s settings, r *sam3d.Result) *summary {
 // print writes the summary for people.
 func (s *summary) print(w io.Writer) error {
 	took := time.Duration(s.Seconds["all"] * float64(time.Second)).Round(10 * time.Millisecond)
-	_, err := fmt.Fprintf(w, "%d voxels, %d Gaussians, %d vertices, %d triangles in %s\n", s.Voxels, s.Splats+s.Splats4,
-		s.Vertices, s.Faces, took)
+	_, err := fmt.Fprintf(w, "%d voxels, %d Gaussians, %d vertices, %d triangles in %s, %.1f s of it compiling\n", s.Voxels,
+		s.Splats+s.Splats4, s.Vertices, s.Faces, took, s.Compile["all"])
 	for _, file := range s.Files {
 		if err == nil {
 			_, err = fmt.Fprintln(w, file)

@@ -19,6 +19,7 @@ type settings struct {
 	sampling            objects.Sampling
 	model, out, backend string
 	stream, json, force bool
+	fused               bool
 	meshFormats         []string
 }
 
@@ -32,9 +33,10 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.StringVar(&s.model, "model", "", "checkpoint: a folder, or a repository owner/name[@revision] of the model hub (default: a small embedded model)")
 	s.inputs.define(flags)
 	flags.StringVar(&s.out, "out", "out", "folder of the results")
-	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go)")
+	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go); xla:cuda,tf32 multiplies in TF32")
 	s.sampling.Define(flags)
 	flags.BoolVar(&s.stream, "stream", false, "hold the weights of one stage at a time: less memory, slower")
+	flags.BoolVar(&s.fused, "fused-attention", false, "on xla:cuda, attend by cuDNN's kernel in bfloat16 where it can")
 	flags.StringVar(&meshFormatList, "mesh-format", "glb", "files of the mesh, of glb, obj and stl")
 	flags.BoolVar(&s.json, "json", false, "print the result as JSON")
 	flags.BoolVar(&s.force, "force", false, "overwrite results that exist")

@@ -42,7 +42,8 @@ const (
 )
 
 // Attend is softmax(q kᵀ / sqrt(K)) v. The scores are formed for a chunk of queries at a time, and the division by the
-// softmax's sum follows the product with v, where it is cheapest. Softmax runs in float32.
+// softmax's sum follows the product with v, where it is cheapest. Softmax runs in float32. A backend with a kernel for
+// the whole does that instead, see HalfAttention.
 //
 //	q       [B, H, T, K]
 //	k, v    [B, H, S, K]
@@ -61,6 +62,15 @@ func Attend(q, k, v, keyMask *Node) *Node {
 //
 //	bias [B|1, H|1, T|1, S] float32, or nil
 func AttendBias(q, k, v, bias *Node) *Node {
+	plain := func() *Node { return attendChunks(q, k, v, bias) }
+	if dtype := fusedDType(q, k, v, bias); dtype != dtypes.InvalidDType {
+		return attendFused(dtype, q, k, v, plain)
+	}
+	return plain()
+}
+
+// attendChunks is AttendBias in the operations that every backend has.
+func attendChunks(q, k, v, bias *Node) *Node {
 	dims := q.Shape().Dimensions
 	batch, heads, tokens, width := dims[0], dims[1], dims[2], dims[3]
 	keys := k.Shape().Dimensions[2]

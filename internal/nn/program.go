@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gomlx/compute"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -105,19 +106,23 @@ type Program struct {
 	name    string
 	build   GraphFn
 
-	mu     sync.Mutex
-	execs  map[string]*Exec // by parameter names
-	closed bool
+	mu      sync.Mutex
+	execs   map[string]*Exec // by parameter names
+	started map[*Graph]time.Time
+	closed  bool
 }
 
-var compilations atomic.Int64
+var compilations, compileTime atomic.Int64
 
 // Compilations returns the number of graphs built so far in the process.
 func Compilations() int64 { return compilations.Load() }
 
+// CompileTime returns the time that building and compiling graphs has taken so far in the process.
+func CompileTime() time.Duration { return time.Duration(compileTime.Load()) }
+
 // NewProgram returns a program that compiles on its first call.
 func NewProgram(backend compute.Backend, name string, build GraphFn) *Program {
-	return &Program{backend: backend, name: name, build: build, execs: make(map[string]*Exec)}
+	return &Program{backend: backend, name: name, build: build, execs: make(map[string]*Exec), started: make(map[*Graph]time.Time)}
 }
 
 // Call runs the program on the backend's first device. Inputs are tensors, or Go values as graph.Exec takes them. The
@@ -140,6 +145,7 @@ func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) 
 	}
 	out, err = exec.Exec(args...)
 	if err != nil {
+		p.forget()
 		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
 	return out, nil
@@ -184,6 +190,7 @@ func (p *Program) exec(names []string) (*Exec, error) {
 			}
 		}()
 		compilations.Add(1)
+		p.clock(g, true)
 		inputs := len(args) - len(names)
 		nodes := make(map[string]*Node, len(names))
 		for i, name := range names {
@@ -196,8 +203,32 @@ func (p *Program) exec(names []string) (*Exec, error) {
 		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
 	exec = exec.WithName(p.name).SetMaxCache(-1)
+	// The hook is for parameters that no argument gives. There are none; but it runs between compilation and execution.
+	exec.SetSideParamsHook(func(g *Graph, _ []compute.Buffer, _ []bool) error {
+		p.clock(g, false)
+		return nil
+	})
 	p.execs[key] = exec
 	return exec, nil
+}
+
+// clock takes the time from when a graph begins to be built until it is compiled.
+func (p *Program) clock(g *Graph, begins bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if begins {
+		p.started[g] = time.Now()
+	} else if started, ok := p.started[g]; ok {
+		compileTime.Add(int64(time.Since(started)))
+		delete(p.started, g)
+	}
+}
+
+// forget drops the begun times, those of graphs that failed among them.
+func (p *Program) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.started)
 }
 
 // Close frees the compiled graphs. Later calls fail with ErrClosed.

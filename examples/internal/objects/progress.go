@@ -36,7 +36,7 @@ func (p *Progress) Of(name string) func(sam3d.Event) {
 	return func(e sam3d.Event) {
 		if !p.terminal {
 			if e.Step > 0 {
-				fmt.Fprintf(p.out, "%s%s %d/%d after %s\n", line, e.Stage, e.Step, e.Of, e.Elapsed.Round(10*time.Millisecond))
+				fmt.Fprintf(p.out, "%s%s %d/%d after %s%s\n", line, e.Stage, e.Step, e.Of, e.Elapsed.Round(10*time.Millisecond), compiling(e))
 			}
 			return
 		}
@@ -49,6 +49,14 @@ func (p *Progress) Of(name string) func(sam3d.Event) {
 		}
 		_ = p.bar.Set(e.Step) // a bar that cannot be drawn is no reason to stop
 	}
+}
+
+// compiling tells at the end of a stage how much of it was spent on compiling programs.
+func compiling(e sam3d.Event) string {
+	if took := e.Compile.Round(10 * time.Millisecond); e.Step == e.Of && took > 0 {
+		return fmt.Sprintf(" (compiling took %s)", took)
+	}
+	return ""
 }
 
 // Close ends the bar's line.
