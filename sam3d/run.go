@@ -34,7 +34,7 @@ type run struct {
 	stage      Stage
 	done       int           // steps of the stage that were reported
 	compiled   time.Duration // by the process before the stage
-	fault      error // of the request's Progress
+	fault      error         // of the request's Progress
 	result     *Result
 	device     []*tensors.Tensor // to be freed at the end, if not before
 }
