@@ -47,7 +47,7 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 			return nil, err
 		}
 	}
-	model, cleanUp, err := s.checkpoint(stderr)
+	model, cleanUp, err := objects.Checkpoint(ctx, s.model, stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/examples/internal/objects"
 	"github.com/gomlx3d/image3d/sam3d"
-	"github.com/gomlx3d/image3d/testdata"
 )
 
 // settings are the flags.
@@ -62,14 +61,4 @@ func (s settings) request() (sam3d.Request, error) {
 	r := s.sampling.Request()
 	err := s.inputs.read(&r)
 	return r, err
-}
-
-// checkpoint returns the source of the model, and what removes it again if it is a copy of the embedded one.
-func (s settings) checkpoint(stderr io.Writer) (source string, cleanUp func(), err error) {
-	if s.model != "" {
-		return s.model, func() {}, nil
-	}
-	fmt.Fprintln(stderr, "No -model given: this is a small embedded model with random weights. It runs every stage and shows the\n"+
-		"machinery; what it makes means nothing. Give -model a checkpoint of SAM 3D Objects.")
-	return testdata.TempModel()
 }

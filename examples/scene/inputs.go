@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/gomlx3d/image3d/examples/internal/scenes"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/testdata"
 )
@@ -20,16 +20,8 @@ import (
 // inputs are the photograph and what marks its objects. Pictures are read when they are needed.
 type inputs struct {
 	photo    func() (sam3d.Request, error) // with Image and PointMap
-	objects  []marked
+	objects  []scenes.Object
 	contents map[string]string // what the photograph and the point map are: hashes by role
-}
-
-// marked is an object that is to be made.
-type marked struct {
-	name    string
-	mask    string // where it is, for people
-	content string // what it is: a hash
-	read    func(picture image.Image) (image.Image, error)
 }
 
 // inputs finds the objects.
@@ -37,21 +29,16 @@ func (s *settings) inputs() (*inputs, error) {
 	if s.image == "" {
 		return embedded()
 	}
-	in := &inputs{contents: make(map[string]string), photo: func() (r sam3d.Request, err error) {
+	contents, err := scenes.Contents(s.image, s.points)
+	if err != nil {
+		return nil, err
+	}
+	in := &inputs{contents: contents, photo: func() (r sam3d.Request, err error) {
 		if r.Image, err = sam3d.FromFile(s.image, s.loader.Image); err == nil {
 			r.PointMap, err = s.points.Read(s.loader)
 		}
 		return r, err
 	}}
-	var err error
-	for role, path := range map[string]string{"image": s.image, "pointmap": s.points.PointMap, "depth": s.points.Depth} {
-		if path == "" {
-			continue
-		}
-		if in.contents[role], err = hashFile(path); err != nil {
-			return nil, err
-		}
-	}
 	if s.labels != "" {
 		in.objects, err = s.labelled()
 	} else {
@@ -60,12 +47,12 @@ func (s *settings) inputs() (*inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.distinguish()
+	scenes.Distinguish(in.objects)
 	return in, nil
 }
 
 // masked returns the objects of the mask files.
-func (s *settings) masked() (objects []marked, err error) {
+func (s *settings) masked() (objects []scenes.Object, err error) {
 	var files []string
 	for _, path := range s.masks {
 		info, err := os.Stat(path)
@@ -83,14 +70,14 @@ func (s *settings) masked() (objects []marked, err error) {
 		files = append(files, inside...)
 	}
 	for _, path := range files {
-		content, err := hashFile(path)
+		content, err := scenes.HashFile(path)
 		if err != nil {
 			return nil, err
 		}
 		base := filepath.Base(path)
-		objects = append(objects, marked{
-			name: strings.TrimSuffix(base, filepath.Ext(base)), mask: path, content: content,
-			read: func(picture image.Image) (image.Image, error) {
+		objects = append(objects, scenes.Object{
+			Name: strings.TrimSuffix(base, filepath.Ext(base)), Mask: path, Content: content,
+			Read: func(picture image.Image) (image.Image, error) {
 				mask, err := sam3d.FromFile(path, s.loader.Mask)
 				if err != nil {
 					return nil, err
@@ -163,8 +150,8 @@ func cutNumber(text string) (head, number, rest string) {
 }
 
 // labelled returns the objects of the label image.
-func (s *settings) labelled() (objects []marked, err error) {
-	content, err := hashFile(s.labels)
+func (s *settings) labelled() (objects []scenes.Object, err error) {
+	content, err := scenes.HashFile(s.labels)
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +160,9 @@ func (s *settings) labelled() (objects []marked, err error) {
 		return nil, err
 	}
 	for i, name := range labels.Names {
-		objects = append(objects, marked{
-			name: "label-" + name, mask: s.labels + " " + name, content: content + " " + name,
-			read: func(picture image.Image) (image.Image, error) { return s.fitted(labels.Mask(i), picture) },
+		objects = append(objects, scenes.Object{
+			Name: "label-" + name, Mask: s.labels + " " + name, Content: content + " " + name,
+			Read: func(picture image.Image) (image.Image, error) { return s.fitted(labels.Mask(i), picture) },
 		})
 	}
 	return objects, nil
@@ -187,28 +174,6 @@ func (s *settings) fitted(mask, picture image.Image) (image.Image, error) {
 		return mask, nil
 	}
 	return sam3d.FitMask(mask, picture)
-}
-
-// distinguish makes the names fit to be those of different folders.
-func (in *inputs) distinguish() {
-	seen := make(map[string]bool)
-	for i := range in.objects {
-		base := strings.Trim(strings.Map(func(r rune) rune {
-			if strings.ContainsRune(`<>:"/\|?*`, r) || r < ' ' {
-				return '_'
-			}
-			return r
-		}, in.objects[i].name), ". ")
-		if base == "" {
-			base = "object"
-		}
-		name := base
-		for n := 2; seen[strings.ToLower(name)]; n++ {
-			name = base + "-" + strconv.Itoa(n)
-		}
-		seen[strings.ToLower(name)] = true
-		in.objects[i].name = name
-	}
 }
 
 // embedded is a picture with a mug, and the table that it stands on.
@@ -230,8 +195,11 @@ func embedded() (*inputs, error) {
 		return func(image.Image) (image.Image, error) { return mask, nil }
 	}
 	return &inputs{
-		photo:    func() (sam3d.Request, error) { return sam3d.Request{Image: picture}, nil },
-		objects:  []marked{{"mug", "embedded", "mug", known(mug)}, {"table", "embedded", "table", known(table)}},
+		photo: func() (sam3d.Request, error) { return sam3d.Request{Image: picture}, nil },
+		objects: []scenes.Object{
+			{Name: "mug", Mask: "embedded", Content: "mug", Read: known(mug)},
+			{Name: "table", Mask: "embedded", Content: "table", Read: known(table)},
+		},
 		contents: map[string]string{"image": "embedded"},
 	}, nil
 }

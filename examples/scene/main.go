@@ -29,16 +29,15 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/gomlx3d/image3d/examples/internal/cli"
+	"github.com/gomlx3d/image3d/examples/internal/objects"
+	"github.com/gomlx3d/image3d/examples/internal/scenes"
+	"github.com/gomlx3d/image3d/sam3d"
 )
 
 func main() { cli.Main(run) }
-
-// exitObjects is the exit status if some objects failed.
-const exitObjects = 3
 
 // run is the program. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -48,40 +47,26 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return p.Refuse(err)
 	}
 	record, err := makeScene(ctx, s, stderr)
-	print := func(w io.Writer) error { return record.print(w, s.out) }
-	if status := p.Report(record, print, s.json, err); status != cli.Done || record.Failed == 0 {
-		return status
-	}
-	return exitObjects
+	print := func(w io.Writer) error { return record.Print(w, s.out) }
+	return record.Status(p.Report(record, print, s.json, err))
 }
 
-// makeScene finds what is to be done, makes the objects that are missing, and puts the scene together.
-func makeScene(ctx context.Context, s settings, stderr io.Writer) (*record, error) {
+// makeScene makes what the settings ask for.
+func makeScene(ctx context.Context, s settings, stderr io.Writer) (*scenes.Record, error) {
 	in, err := s.inputs()
 	if err != nil {
 		return nil, err
 	}
-	model, cleanUp, err := s.checkpoint(ctx, stderr)
+	model, cleanUp, err := objects.Checkpoint(ctx, s.model, stderr)
 	if err != nil {
 		return nil, err
 	}
 	defer cleanUp()
-	request, err := s.requestHash(in, model)
-	if err != nil {
-		return nil, err
+	scene := scenes.Scene{
+		Out: s.out, Force: s.force, Stderr: stderr, Image: s.image, Model: s.model, Checkpoint: model,
+		Options:  sam3d.Options{Backend: s.backend, DepthModel: s.depthModel, Stream: s.stream},
+		Sampling: s.sampling, Points: s.points, Loader: s.loader, FitMask: s.fitMask, Contents: in.contents, Photo: in.photo,
+		Objects: func(context.Context) ([]scenes.Object, error) { return in.objects, nil },
 	}
-	j := &job{settings: &s, in: in, model: model, stderr: stderr, record: newRecord(&s, request)}
-	if err := j.begin(); err != nil {
-		return nil, err
-	}
-	if err := j.makeObjects(ctx); err != nil {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w; the same command goes on from here", err)
-		}
-		return nil, err
-	}
-	if err := j.assemble(ctx); err != nil {
-		return nil, err
-	}
-	return j.record, nil
+	return scene.Make(ctx)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/qmuntal/gltf/modeler"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gomlx3d/image3d/examples/internal/scenes"
 	"github.com/gomlx3d/image3d/export"
 	"github.com/gomlx3d/image3d/splat"
 )
@@ -100,7 +101,7 @@ func (r room) args(more ...string) []string {
 	return append([]string{"-image", r.path("photo.png"), "-out", r.path("out"), "-steps", "1", "-latent-steps", "1"}, more...)
 }
 
-func (r room) record() (s record) {
+func (r room) record() (s scenes.Record) {
 	r.t.Helper()
 	data, err := os.ReadFile(r.path("out/scene.json"))
 	require.NoError(r.t, err)
@@ -120,7 +121,7 @@ func (r room) states() (states []string) {
 func (r room) files() map[string]string {
 	files := make(map[string]string)
 	require.NoError(r.t, filepath.WalkDir(r.path("out"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() == recordName {
+		if err != nil || d.IsDir() || d.Name() == scenes.RecordName {
 			return err
 		}
 		data, err := os.ReadFile(path)
@@ -167,7 +168,7 @@ func TestScene(t *testing.T) {
 		require.Equal(t, o.Splats.Count, g.Len())
 		require.Equal(t, 32*o.Voxels, g.Len())
 		g.Kernel = o.Splats.Kernel
-		parts = append(parts, splat.Object{Gaussians: g, Pose: o.pose()})
+		parts = append(parts, splat.Object{Gaussians: g, Pose: o.Transform()})
 		require.InDelta(t, 3, o.Pose.Translation[2], 2, "the wall is three away")
 	}
 	want, err := splat.MakeScene(parts)
@@ -198,7 +199,7 @@ func must[T any](value T, err error) T {
 
 // checkMeshes compares the meshes of the scene, moved by the transforms of their nodes, with those of the objects, moved
 // by their poses, and looks at the camera.
-func (r room) checkMeshes(s record) {
+func (r room) checkMeshes(s scenes.Record) {
 	t := r.t
 	scene, err := gltf.Open(r.path("out/scene.glb"))
 	require.NoError(t, err)
@@ -215,7 +216,7 @@ func (r room) checkMeshes(s record) {
 		moved, own := position(scene, *node.Mesh), position(alone, 0)
 		require.Len(t, own, o.Vertices)
 		require.Equal(t, own, moved)
-		pose := o.pose()
+		pose := o.Transform()
 		for _, v := range own[:min(len(own), 500)] {
 			// The mesh is y up, and poses are of the object frame, which is z up: (x, y, z) is (x, -z, y) there.
 			want := pose.Apply([3]float64{float64(v[0]), -float64(v[2]), float64(v[1])})
@@ -322,7 +323,7 @@ func TestFailedObjects(t *testing.T) {
 	status, stdout, stderr := sceneIn(t, context.Background(), args...)
 	require.Equal(t, 3, status, stderr)
 	require.Equal(t, []string{"empty failed", "good done", "text failed", "wide failed"}, r.states())
-	var s record
+	var s scenes.Record
 	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
 	require.Equal(t, 3, s.Failed)
 	for i, text := range map[int]string{0: "mask is empty", 2: "text.png", 3: "99x48"} {

@@ -70,7 +70,7 @@ func TestBadFiles(t *testing.T) {
 		var failure map[string]string
 		require.NoError(t, json.Unmarshal([]byte(stdout), &failure))
 		require.Contains(t, failure["error"], expected)
-		for _, o := range []string{sceneSplats, sceneMeshes, objectsFolder} {
+		for _, o := range []string{"scene.ply", "scene.glb", "objects"} {
 			require.NoFileExists(t, filepath.Join(r.path("out"), o))
 		}
 	}
@@ -110,80 +110,8 @@ func TestForeignFolders(t *testing.T) {
 	require.Equal(t, []string{"mask pending"}, r.states())
 }
 
-// A record that was changed by hand makes an object again, and reads nothing outside of the folder.
-func TestIsWhole(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "a.ply")
-	require.NoError(t, os.WriteFile(path, []byte("splats"), 0o666))
-	sum, err := hashFile(path)
-	require.NoError(t, err)
-	good := func() *object {
-		return &object{State: done, Pose: &poseJSON{Rotation: [4]float64{1}, Scale: 1}, Files: []objectFile{{"a.ply", 6, sum}}}
-	}
-	whole, err := good().isWhole(folder)
-	require.NoError(t, err)
-	require.True(t, whole)
-	for name, change := range map[string]func(o *object){
-		"pending":   func(o *object) { o.State = pending },
-		"no pose":   func(o *object) { o.Pose = nil },
-		"bad pose":  func(o *object) { o.Pose.Scale = 0 },
-		"no files":  func(o *object) { o.Files = nil },
-		"gone":      func(o *object) { o.Files[0].Path = "b.ply" },
-		"outside":   func(o *object) { o.Files[0].Path = "../" + filepath.Base(folder) + "/a.ply" },
-		"absolute":  func(o *object) { o.Files[0].Path = path },
-		"size":      func(o *object) { o.Files[0].Bytes++ },
-		"content":   func(o *object) { o.Files[0].SHA256 = "0" },
-		"a second":  func(o *object) { o.Files = append(o.Files, objectFile{"c.glb", 0, ""}) },
-		"no object": func(o *object) { *o = object{} },
-	} {
-		o := good()
-		change(o)
-		whole, err := o.isWhole(folder)
-		require.NoError(t, err, name)
-		require.False(t, whole, name)
-	}
-}
-
 func TestNames(t *testing.T) {
 	names := []string{"m10.png", "m9.png", "m1.png", "m.png", "m1b.png", "m01.png", "a.png", "m1.2.png", "m1.10.png"}
 	slices.SortStableFunc(names, byNumbers)
 	require.Equal(t, []string{"a.png", "m1.2.png", "m1.10.png", "m1.png", "m01.png", "m1b.png", "m9.png", "m10.png", "m.png"}, names)
-
-	in := inputs{}
-	for _, name := range []string{"chair", "Chair", "chair", "chair-2", "..", "", ". .", "a/b\\c:d\n", "été", "x."} {
-		in.objects = append(in.objects, marked{name: name})
-	}
-	in.distinguish()
-	var got []string
-	for _, o := range in.objects {
-		got = append(got, o.name)
-		require.Equal(t, o.name, filepath.Base(o.name))
-	}
-	require.Equal(t, []string{"chair", "Chair-2", "chair-3", "chair-2-2", "object", "object-2", "object-3", "a_b_c_d_", "été", "x"}, got)
-}
-
-// A fingerprint is of the files' names and contents, not of where they are.
-func TestFingerprint(t *testing.T) {
-	write := func(files map[string]string) string {
-		folder := t.TempDir()
-		for name, content := range files {
-			require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o666))
-		}
-		return must(fingerprint(folder))
-	}
-	want := write(map[string]string{"a": "1", "b": "2"})
-	require.Equal(t, want, write(map[string]string{"a": "1", "b": "2"}))
-	for _, other := range []map[string]string{{"a": "1"}, {"a": "1", "b": "3"}, {"a": "2", "b": "1"}, {"a": "1", "c": "2"}, {"a": "12", "b": ""}} {
-		require.NotEqual(t, want, write(other))
-	}
-	_, err := fingerprint(filepath.Join(t.TempDir(), "none"))
-	require.ErrorIs(t, err, os.ErrNotExist)
-	link := filepath.Join(t.TempDir(), "link")
-	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "a"), []byte("1"), 0o666))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "target"), []byte("2"), 0o666))
-	require.NoError(t, os.Rename(filepath.Join(folder, "target"), filepath.Join(filepath.Dir(folder), "blob")))
-	if os.Symlink(filepath.Join(filepath.Dir(folder), "blob"), filepath.Join(folder, "b")) == nil && os.Symlink(folder, link) == nil {
-		require.Equal(t, want, must(fingerprint(link)), "as in the cache of a hub")
-	}
 }

@@ -3,17 +3,13 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/examples/internal/objects"
 	"github.com/gomlx3d/image3d/sam3d"
-	"github.com/gomlx3d/image3d/testdata"
-	"github.com/gomlx3d/image3d/weights"
 )
 
 // settings are the flags and arguments.
@@ -61,7 +57,6 @@ func (s *settings) check(flags *flag.FlagSet) error {
 	if err := s.sampling.Check(flags); err != nil {
 		return err
 	}
-	slices.Sort(s.sampling.Formats) // their order makes no other scene
 	marked := len(s.masks) > 0 || s.labels != ""
 	switch {
 	case s.image == "" && (marked || s.points.Given()):
@@ -74,25 +69,4 @@ func (s *settings) check(flags *flag.FlagSet) error {
 		return fmt.Errorf("%w: -max-pixels %d", cli.ErrUsage, s.loader.MaxPixels)
 	}
 	return s.points.Check()
-}
-
-// has reports whether a format was asked for.
-func (s *settings) has(format string) bool { return slices.Contains(s.sampling.Formats, format) }
-
-// request is what all objects have in common.
-func (s *settings) request(photo *sam3d.Photo) sam3d.Request {
-	r := s.sampling.Request()
-	r.Photo = photo
-	return r
-}
-
-// checkpoint returns the folder of the model, and what removes it again if it is a copy of the embedded one.
-func (s *settings) checkpoint(ctx context.Context, stderr io.Writer) (folder string, cleanUp func(), err error) {
-	if s.model != "" {
-		folder, err = weights.Resolve(ctx, s.model, weights.HubOptions{})
-		return folder, func() {}, err
-	}
-	fmt.Fprintln(stderr, "No -model given: this is a small embedded model with random weights. It runs every stage and shows the\n"+
-		"machinery; what it makes means nothing. Give -model a checkpoint of SAM 3D Objects.")
-	return testdata.TempModel()
 }

@@ -1,6 +1,6 @@
 // Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
 
-package main
+package scenes
 
 import (
 	"context"
@@ -21,6 +21,7 @@ const (
 	sceneSplats = "scene.ply"
 	sceneMeshes = "scene.glb"
 	objectMesh  = "mesh.glb"
+	objectMask  = "mask.png"
 )
 
 // assemble puts the finished objects together, one at a time in memory.
@@ -29,7 +30,7 @@ func (j *job) assemble(ctx context.Context) error {
 		name  string
 		write func(io.Writer) error
 	}{{sceneSplats, j.writeSplats}, {sceneMeshes, j.writeMeshes}} {
-		path := filepath.Join(j.settings.out, part.name)
+		path := filepath.Join(j.Out, part.name)
 		err := export.File(path, true, func(w io.Writer) error { return part.write(stopping{ctx, w}) })
 		switch {
 		case err == nil:
@@ -42,7 +43,7 @@ func (j *job) assemble(ctx context.Context) error {
 			return err
 		}
 	}
-	return j.record.write(j.settings.out)
+	return j.record.write(j.Out)
 }
 
 // errNothing says that no object has what a file is for.
@@ -64,18 +65,18 @@ func (s stopping) Write(p []byte) (int, error) {
 
 // writeSplats writes the scene of the finer splats that there are.
 func (j *job) writeSplats(w io.Writer) error {
-	file, splatsOf := "gaussians.ply", func(o *object) *splatsJSON { return o.Splats }
-	if !j.settings.has("gaussian") {
-		file, splatsOf = "gaussians4.ply", func(o *object) *splatsJSON { return o.Splats4 }
+	file, splatsOf := "gaussians.ply", func(o *Made) *Splats { return o.Splats }
+	if !j.has("gaussian") {
+		file, splatsOf = "gaussians4.ply", func(o *Made) *Splats { return o.Splats4 }
 	}
 	var objects []export.SceneObject
 	for _, o := range j.record.Objects {
 		splats := splatsOf(o)
-		if o.State != done || splats == nil {
+		if o.State != Done || splats == nil {
 			continue
 		}
 		objects = append(objects, export.SceneObject{
-			Splats: splats.Count, Kernel: splats.Kernel, Pose: o.pose(),
+			Splats: splats.Count, Kernel: splats.Kernel, Pose: o.Transform(),
 			Load: func() (*splat.Gaussians, error) { return sam3d.FromFile(j.fileOf(o, file), export.ReadPLY) },
 		})
 	}
@@ -94,10 +95,10 @@ func (j *job) writeMeshes(w io.Writer) error {
 	}
 	var files []export.GLBFile
 	for _, o := range j.record.Objects {
-		if o.State != done {
+		if o.State != Done {
 			continue
 		}
-		pose := o.pose()
+		pose := o.Transform()
 		part := export.GLBFile{Name: o.Name, Pose: &pose}
 		for _, f := range o.Files {
 			if strings.HasSuffix(f.Path, "/"+objectMesh) {
@@ -106,7 +107,7 @@ func (j *job) writeMeshes(w io.Writer) error {
 		}
 		files = append(files, part)
 	}
-	if !j.settings.has("mesh") || len(files) == 0 {
+	if !j.has("mesh") || len(files) == 0 {
 		return errNothing
 	}
 	err := export.JoinGLB(w, camera, files...)
@@ -117,8 +118,8 @@ func (j *job) writeMeshes(w io.Writer) error {
 }
 
 // fileOf is a file of an object.
-func (j *job) fileOf(o *object, name string) string {
-	return filepath.Join(j.settings.out, objectsFolder, o.Name, name)
+func (j *job) fileOf(o *Made, name string) string {
+	return filepath.Join(j.Out, objectsFolder, o.Name, name)
 }
 
 // fileAt reads a file that is open only meanwhile: there may be more objects than files that may be open.

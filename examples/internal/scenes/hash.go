@@ -1,6 +1,6 @@
 // Copyright 2026 The image3d Authors. SPDX-License-Identifier: Apache-2.0
 
-package main
+package scenes
 
 import (
 	"crypto/sha256"
@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// hashFile returns the SHA-256 of a file.
-func hashFile(path string) (string, error) {
+// HashFile returns the SHA-256 of a file.
+func HashFile(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -40,33 +40,12 @@ func hashOf(value any) (string, error) {
 
 func hexOf(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
-// requestHash tells scenes apart: it is of all that decides what the objects become but for their masks. The backend is
-// not: objects of different ones may stand in one scene.
-func (s *settings) requestHash(in *inputs, model string) (string, error) {
-	checkpoint, err := fingerprint(model)
-	if err != nil {
-		return "", err
-	}
-	depth := s.depthModel
-	if _, err := os.Stat(depth); depth != "" && err == nil { // else a repository
-		if depth, err = fingerprint(depth); err != nil {
-			return "", err
-		}
-	}
-	return hashOf(map[string]any{
-		"version": 1, "inputs": in.contents, "camera": s.points.Camera, "depth scale": s.points.Scale,
-		"model": checkpoint, "depth model": depth, "axes": s.loader.Axes, "nonzero": s.loader.NonZeroMask,
-		"fit": s.fitMask, "seed": s.sampling.Seed, "steps": s.sampling.Steps, "latent steps": s.sampling.LatentSteps, "distilled": s.sampling.Distilled,
-		"formats": s.sampling.Formats,
-	})
-}
-
 // sample is how much of a model's file is looked at, at both ends.
 const sample = 1 << 16
 
-// fingerprint tells models apart without reading all of them: it is of the names, sizes, beginnings and ends of the files
+// Fingerprint tells models apart without reading all of them: it is of the names, sizes, beginnings and ends of the files
 // in a folder, or of one file. The end of a PyTorch file lists the checksums of all its tensors.
-func fingerprint(folder string) (string, error) {
+func Fingerprint(folder string) (string, error) {
 	folder, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return "", err
