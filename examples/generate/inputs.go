@@ -19,7 +19,7 @@ type inputs struct {
 	loader      sam3d.Loader
 	fitMask     bool
 	points      objects.Points
-	segmenter   segmenter
+	segmenter   finder
 }
 
 // define adds the flags.

@@ -5,6 +5,11 @@
 //	go run ./examples/generate
 //	go run ./examples/generate -model checkpoints -image photo.jpg -mask chair.png -backend xla:cpu -out chair
 //	go run ./examples/generate -model checkpoints -image photo.jpg -segmenter sam3.pt -text "the chair" -out chair
+//	go run ./examples/generate -model checkpoints -image photo.jpg -segmenter sam3.pt -text chair -all -out chairs
+//
+// With -all it makes every object that the segmenter finds, and a scene of them: the folder then holds what
+// examples/scene writes, and each object's mask. What was interrupted goes on with the same command; an object that fails
+// does not stop the others. It is an error if nothing in the photograph scores above -threshold.
 //
 // Without flags it runs a small embedded model with random weights on an embedded picture, on the pure Go backend.
 package main
@@ -22,12 +27,18 @@ import (
 
 func main() { cli.Main(run) }
 
-// run is the program. It returns the exit status: 0, 1 for a failure, 2 for a wrong command line.
+// run is the program. It returns the exit status: 0, 1 for a failure, 2 for a wrong command line, 3 if some objects of
+// -all failed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	p := cli.Program{Name: "generate", Stdout: stdout, Stderr: stderr}
 	s, err := parse(args, stderr)
 	if err != nil {
 		return p.Refuse(err)
+	}
+	if s.inputs.segmenter.all {
+		record, err := makeAll(ctx, s, stderr)
+		print := func(w io.Writer) error { return record.Print(w, s.out) }
+		return record.Status(p.Report(record, print, s.json, err))
 	}
 	summary, err := generate(ctx, s, stderr)
 	return p.Report(summary, summary.print, s.json, err)

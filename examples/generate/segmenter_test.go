@@ -3,70 +3,36 @@
 package main
 
 import (
-	"encoding/binary"
+	"bytes"
+	"context"
 	"encoding/json"
 	"image"
 	"image/color"
 	"image/png"
-	"maps"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
+	"github.com/qmuntal/gltf"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gomlx3d/image3d/sam3d/segment"
-	"github.com/gomlx3d/image3d/weights"
+	"github.com/gomlx3d/image3d/examples/internal/scenes"
+	"github.com/gomlx3d/image3d/examples/internal/segmenter/tiny"
+	"github.com/gomlx3d/image3d/export"
 )
 
-// writeSegmenter writes a small segmenter with random weights that is sure of whatever it sees, or sees nothing, and
-// returns its folder.
-func writeSegmenter(t *testing.T, sure bool) string {
+// writeSegmenter writes a small segmenter with random weights and returns its folder.
+func writeSegmenter(t *testing.T, kind tiny.Kind) string {
 	t.Helper()
-	cfg := segment.SAM3()
-	cfg.ImageSize, cfg.PatchSize, cfg.PretrainSize, cfg.WindowSize = 32, 4, 16, 4
-	cfg.ViTDim, cfg.ViTDepth, cfg.ViTHeads, cfg.ViTMLP, cfg.GlobalBlocks = 16, 1, 2, 24, nil
-	cfg.ModelDim, cfg.Heads, cfg.HeadMLP, cfg.Queries, cfg.MaskChannels = 16, 2, 24, 3, 8
-	cfg.EncoderLayers, cfg.DecoderLayers, cfg.GeometryLayers = 1, 1, 1
-	cfg.TextDim, cfg.TextHeads, cfg.TextLayers, cfg.TextProjection, cfg.ContextLength = 8, 2, 1, 8, 6
-	cfg.VocabularySize, cfg.BeginToken, cfg.EndToken = 514, 512, 513
-	random, spec := rand.New(rand.NewPCG(9, 9)), segment.Spec(cfg)
-	var entries []weights.Entry
-	for _, name := range slices.Sorted(maps.Keys(spec)) {
-		shape := spec[name].Shape
-		n := 1
-		for _, dim := range shape {
-			n *= dim
-		}
-		var data []byte
-		for range n {
-			v := random.Float32() - 0.5
-			if strings.HasSuffix(name, "_proj.bias") && strings.Contains(name, "dot_prod_scoring") || strings.HasSuffix(name, "presence_token_head.layers.2.bias") {
-				v = map[bool]float32{true: 9, false: -9}[sure || !strings.Contains(name, "presence")]
-			}
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-		}
-		if !spec[name].Optional {
-			entries = append(entries, weights.EntryOf(name, weights.Tensor{DType: dtypes.Float32, Shape: shape, Data: data}))
-		}
-	}
 	folder := t.TempDir()
-	require.NoError(t, weights.WriteSafetensors(filepath.Join(folder, "sam3.safetensors"), false, entries))
-	sizes, err := json.Marshal(cfg)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "sam3_config.json"), sizes, 0o666))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "merges.txt"), []byte("#version\n"), 0o666))
+	require.NoError(t, tiny.Write(folder, kind))
 	return folder
 }
 
-// TestSegmenter: the object is found by words and by clicks, and its mask is kept beside the result.
-func TestSegmenter(t *testing.T) {
-	folder := t.TempDir()
+// writePhoto writes a colourful photograph of 64 x 48 pixels and returns its path.
+func writePhoto(t *testing.T, folder string) string {
+	t.Helper()
 	photo := image.NewNRGBA(image.Rect(0, 0, 64, 48))
 	for y := range 48 {
 		for x := range 64 {
@@ -78,7 +44,14 @@ func TestSegmenter(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, png.Encode(file, photo))
 	require.NoError(t, file.Close())
-	model := writeSegmenter(t, true)
+	return path
+}
+
+// TestSegmenter: the object is found by words and by clicks, and its mask is kept beside the result.
+func TestSegmenter(t *testing.T) {
+	folder := t.TempDir()
+	path := writePhoto(t, folder)
+	model := writeSegmenter(t, tiny.Sure)
 	for name, args := range map[string][]string{
 		"words":  {"-text", "the chair"},
 		"clicks": {"-point", "30,20", "-point", "33.5, 24"},
@@ -96,31 +69,118 @@ func TestSegmenter(t *testing.T) {
 		mask, err := png.Decode(file)
 		require.NoError(t, err)
 		require.NoError(t, file.Close())
-		require.Equal(t, photo.Rect, mask.Bounds())
+		require.Equal(t, image.Rect(0, 0, 64, 48), mask.Bounds())
 		status, _, stderr = generateIn(t, t.Context(), append(args, "-segmenter", model, "-image", path, "-out", out, "-formats", "mesh")...)
 		require.Equal(t, 1, status)
 		require.Contains(t, stderr, "mask.png")
 	}
 	for expected, args := range map[string][]string{
-		`finds no "chair"`:    {"-text", "chair", "-segmenter", writeSegmenter(t, false)},
-		"outside the picture": {"-point", "64,49", "-segmenter", model},
-		"none of":             {"-point", "6,4", "-segmenter", folder},
+		"nothing in the picture fits": {"-text", "chair", "-segmenter", writeSegmenter(t, tiny.Blind)},
+		"outside the picture":         {"-point", "64,49", "-segmenter", model},
+		"none of":                     {"-point", "6,4", "-segmenter", folder},
 	} {
 		status, _, stderr := generateIn(t, t.Context(), append(args, "-image", path, "-out", filepath.Join(t.TempDir(), "out"))...)
 		require.Equal(t, 1, status, expected)
 		require.Contains(t, stderr, expected)
 	}
 	for expected, args := range map[string][]string{
-		"need a -segmenter":  {"-text", "chair"},
+		"need a -segmenter":  {"-all"},
 		"needs an -image":    {"-segmenter", model, "-text", "chair"},
 		"exclude each other": {"-segmenter", model, "-text", "chair", "-image", path, "-mask", path},
-		"-text or -point":    {"-segmenter", model, "-image", path},
-		"and not both":       {"-segmenter", model, "-image", path, "-text", "chair", "-point", "1,2"},
-		`"3" is not x,y`:     {"-point", "3"},
+		"-boxes or -point":   {"-segmenter", model, "-image", path},
+		"neither with -text": {"-segmenter", model, "-image", path, "-text", "chair", "-point", "1,2"},
+		"an object of its":   {"-segmenter", model, "-image", path, "-all", "-point", "1,2,0"},
+		"meshes as glb":      {"-segmenter", model, "-image", path, "-all", "-text", "chair", "-mesh-format", "obj"},
+		"-threshold 1 is":    {"-segmenter", model, "-image", path, "-text", "chair", "-threshold", "1"},
+		"not 2 and perhaps":  {"-point", "3"},
 		"invalid syntax":     {"-point", "3,x"},
 	} {
 		status, _, stderr := generateIn(t, t.Context(), append(args, "-out", filepath.Join(t.TempDir(), "out"))...)
 		require.Equal(t, 2, status, expected)
 		require.Contains(t, stderr, expected)
 	}
+}
+
+// TestAll makes a scene of what words find, goes on after an interrupt, and refuses another prompt in its folder.
+func TestAll(t *testing.T) {
+	folder := t.TempDir()
+	path, model, out := writePhoto(t, folder), writeSegmenter(t, tiny.Sure), filepath.Join(folder, "out")
+	args := []string{"-segmenter", model, "-image", path, "-out", out, "-steps", "1", "-latent-steps", "1", "-formats", "gaussian4,mesh", "-json", "-all"}
+	words := append(args, "-text", "the cat")
+	ctx, cancel := context.WithCancel(t.Context())
+	log := &watcher{word: "[2/2] the-cat-2: condition", then: cancel}
+	require.Equal(t, 1, run(ctx, words, log, log))
+	require.Contains(t, log.String(), "goes on from here")
+
+	status, stdout, stderr := generateIn(t, t.Context(), words...)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stderr, "1 of 2 objects are there already")
+	require.NotContains(t, stderr, "[1/2]")
+	var r scenes.Record
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
+	require.Equal(t, []string{"scene.ply", "scene.glb"}, r.Files)
+	document, err := gltf.Open(filepath.Join(out, "scene.glb"))
+	require.NoError(t, err)
+	splats := 0
+	for i, name := range []string{"the-cat-1", "the-cat-2"} {
+		o := r.Objects[i]
+		require.Equal(t, []string{name, scenes.Done}, []string{o.Name, o.State})
+		require.Equal(t, name, document.Nodes[i].Name)
+		mask, err := os.Open(filepath.Join(out, "objects", name, "mask.png"))
+		require.NoError(t, err)
+		sizes, err := png.DecodeConfig(mask)
+		require.NoError(t, err)
+		require.NoError(t, mask.Close())
+		require.Equal(t, []int{64, 48}, []int{sizes.Width, sizes.Height})
+		splats += o.Splats4.Count
+	}
+	file, err := os.Open(filepath.Join(out, "scene.ply"))
+	require.NoError(t, err)
+	defer file.Close()
+	whole, err := export.ReadPLY(file)
+	require.NoError(t, err)
+	require.Equal(t, splats, whole.Len())
+
+	status, _, stderr = generateIn(t, t.Context(), append(args, "-text", "a cat")...)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "-force")
+	require.NotContains(t, stderr, "segmented", "it is refused before the segmenter runs")
+}
+
+// TestAllPoints makes an object of each point. What finds nothing leaves nothing.
+func TestAllPoints(t *testing.T) {
+	folder := t.TempDir()
+	path, model, out := writePhoto(t, folder), writeSegmenter(t, tiny.Sure), filepath.Join(folder, "out")
+	args := []string{"-segmenter", model, "-image", path, "-out", out, "-steps", "1", "-latent-steps", "1", "-formats", "gaussian4", "-all"}
+	status, stdout, stderr := generateIn(t, t.Context(), append(args, "-point", "30,20; 10,40", "-point", "50,8")...)
+	require.Zero(t, status, stderr)
+	for _, name := range []string{"object-1", "object-2", "object-3"} {
+		require.Contains(t, stdout, name+": ")
+	}
+	for text, args := range map[string][]string{
+		"nothing in the picture fits": {"-segmenter", writeSegmenter(t, tiny.Blind), "-text", "cat"},
+		"outside the picture":         {"-segmenter", model, "-point", "1,1", "-point", "65,1"},
+	} {
+		out := filepath.Join(t.TempDir(), "out")
+		status, _, stderr := generateIn(t, t.Context(), append(args, "-image", path, "-all", "-out", out)...)
+		require.Equal(t, 1, status)
+		require.Contains(t, stderr, text)
+		entries, err := os.ReadDir(out)
+		require.NoError(t, err)
+		require.Empty(t, entries, "nothing is claimed")
+	}
+}
+
+// watcher is a log that does something when a word comes.
+type watcher struct {
+	bytes.Buffer
+	word string
+	then func()
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.word) {
+		w.then()
+	}
+	return w.Buffer.Write(p)
 }

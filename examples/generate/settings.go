@@ -53,6 +53,9 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	}
 	var err error
 	s.meshFormats, err = cli.Choices("mesh-format", meshFormatList, meshFormats)
+	if err == nil && s.inputs.segmenter.all && meshFormatList != "glb" {
+		err = fmt.Errorf("%w: -all writes meshes as glb", cli.ErrUsage)
+	}
 	return s, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"regexp"
 
 	"github.com/gomlx3d/image3d/examples/internal/cli"
+	"github.com/gomlx3d/image3d/examples/internal/segmenter"
 	"github.com/gomlx3d/image3d/export"
 )
 
@@ -77,10 +78,10 @@ type detection struct {
 }
 
 // write writes the files, detections.json last, and takes away what is left of an earlier run.
-func write(ctx context.Context, s settings, picture image.Image, objects []found) (*report, error) {
+func write(ctx context.Context, s settings, picture image.Image, objects []segmenter.Object) (*report, error) {
 	size := picture.Bounds().Size()
 	out := &report{
-		Image: s.image, Width: size.X, Height: size.Y, Text: s.text, Detections: []detection{}, folder: s.out,
+		Image: s.image, Width: size.X, Height: size.Y, Text: s.look.Text, Detections: []detection{}, folder: s.out,
 	}
 	old, err := earlier(s.out)
 	if err != nil {
@@ -99,11 +100,11 @@ func write(ctx context.Context, s settings, picture image.Image, objects []found
 		return export.File(path, s.force, encode)
 	}
 	for i, object := range objects {
-		b := object.box
+		b := object.Box
 		out.Detections = append(out.Detections, detection{
-			Mask: maskFile(i), Box: [4]float64{b.X0, b.Y0, b.X1, b.Y1}, Score: object.score, Pixels: inside(object.mask),
+			Mask: maskFile(i), Box: [4]float64{b.X0, b.Y0, b.X1, b.Y1}, Score: object.Score, Pixels: inside(object.Mask),
 		})
-		if err := save(maskFile(i), func(w io.Writer) error { return png.Encode(w, object.mask) }); err != nil {
+		if err := save(maskFile(i), func(w io.Writer) error { return png.Encode(w, object.Mask) }); err != nil {
 			return nil, err
 		}
 	}

@@ -12,15 +12,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"image"
 	"io"
 
 	"github.com/gomlx3d/image3d/examples/internal/cli"
+	"github.com/gomlx3d/image3d/examples/internal/segmenter"
 	"github.com/gomlx3d/image3d/sam3d"
 	"github.com/gomlx3d/image3d/sam3d/segment"
-	"github.com/gomlx3d/image3d/weights"
 )
 
 func main() { cli.Main(run) }
@@ -37,13 +34,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return p.Report(report, report.print, s.json, err)
 }
 
-// found is an object, whichever way it was found.
-type found struct {
-	mask  *image.Gray
-	box   segment.Box
-	score float32
-}
-
 // find reads the photograph, runs the network and writes the files.
 func find(ctx context.Context, s settings) (*report, error) {
 	if err := prepareFolder(s); err != nil {
@@ -53,81 +43,13 @@ func find(ctx context.Context, s settings) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := s.objects(ctx, picture)
+	var objects []segmenter.Object
+	err = s.look.Encoded(ctx, s.backend, picture, func(encoding *segment.Encoding) (err error) {
+		objects, err = s.look.Find(ctx, encoding)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, segmenter.Hint(err)
 	}
 	return write(ctx, s, picture, objects)
-}
-
-// objects runs the network.
-func (s settings) objects(ctx context.Context, picture image.Image) ([]found, error) {
-	backend, err := sam3d.OpenBackend(s.backend)
-	if err != nil {
-		return nil, err
-	}
-	model, err := segment.Open(ctx, backend, s.model, weights.HubOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer model.Close()
-	if s.vocabulary != "" {
-		if err := model.LoadVocabulary(s.vocabulary); err != nil {
-			return nil, err
-		}
-	}
-	encoding, err := model.Encode(ctx, picture)
-	if err != nil {
-		return nil, err
-	}
-	defer encoding.Close()
-	if s.clicks() {
-		return click(ctx, encoding, s.points)
-	}
-	detections, err := encoding.Segment(ctx, segment.Prompt{Text: s.text, Boxes: s.boxes, Points: s.points, Threshold: s.threshold})
-	if errors.Is(err, segment.ErrVocabulary) {
-		err = fmt.Errorf("%w; -vocabulary names it", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	objects := make([]found, len(detections))
-	for i, d := range detections {
-		objects[i] = found{d.Mask, d.Box, d.Score}
-	}
-	return objects, nil
-}
-
-// click finds the object under some points.
-func click(ctx context.Context, encoding *segment.Encoding, points []segment.Point) ([]found, error) {
-	answers, err := encoding.Click(ctx, segment.ClickPrompt{Points: points})
-	if err != nil {
-		return nil, err
-	}
-	var objects []found
-	for _, o := range answers {
-		box, any := boundsOf(o.Mask)
-		if any {
-			objects = append(objects, found{o.Mask, box, o.Score})
-		}
-	}
-	return objects, nil
-}
-
-// boundsOf returns the box around what is inside a mask, and whether anything is.
-func boundsOf(mask *image.Gray) (segment.Box, bool) {
-	var bounds image.Rectangle
-	size := mask.Rect.Size()
-	for y := range size.Y {
-		row := mask.Pix[y*mask.Stride:][:size.X]
-		for x, v := range row {
-			if v != 0 {
-				bounds = bounds.Union(image.Rect(x, y, x+1, y+1))
-			}
-		}
-	}
-	box := segment.Box{
-		X0: float64(bounds.Min.X), Y0: float64(bounds.Min.Y), X1: float64(bounds.Max.X), Y1: float64(bounds.Max.Y),
-	}
-	return box, !bounds.Empty()
 }

@@ -5,57 +5,26 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"image"
 	"image/color"
 	"image/png"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gomlx3d/image3d/examples/internal/segmenter"
+	"github.com/gomlx3d/image3d/examples/internal/segmenter/tiny"
 	"github.com/gomlx3d/image3d/sam3d/segment"
-	"github.com/gomlx3d/image3d/weights"
 )
 
-// writeModel writes a small network with random weights, its sizes and a vocabulary of two pairs, and returns its folder.
+// writeModel writes a small network with random weights and returns its folder.
 func writeModel(t *testing.T) string {
 	t.Helper()
-	cfg := segment.SAM31()
-	cfg.ImageSize, cfg.PatchSize, cfg.PretrainSize, cfg.WindowSize = 32, 4, 16, 4
-	cfg.ViTDim, cfg.ViTDepth, cfg.ViTHeads, cfg.ViTMLP, cfg.GlobalBlocks = 16, 2, 2, 24, []int{1}
-	cfg.ModelDim, cfg.Heads, cfg.HeadMLP, cfg.Queries = 16, 2, 24, 5
-	cfg.EncoderLayers, cfg.DecoderLayers, cfg.GeometryLayers = 1, 2, 1
-	cfg.TextDim, cfg.TextHeads, cfg.TextLayers, cfg.TextProjection, cfg.ContextLength = 8, 2, 1, 8, 6
-	cfg.VocabularySize, cfg.BeginToken, cfg.EndToken = 516, 514, 515
-	cfg.Layout, cfg.MaskChannels = segment.MetaSAM3, 8
-	random := rand.New(rand.NewPCG(4, 2))
-	var entries []weights.Entry
-	for name, p := range segment.Spec(cfg) {
-		if p.Optional {
-			continue
-		}
-		n := 1
-		for _, dim := range p.Shape {
-			n *= dim
-		}
-		var data []byte
-		for range n {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(random.Float32()-0.5))
-		}
-		entries = append(entries, weights.EntryOf(name, weights.Tensor{DType: dtypes.Float32, Shape: p.Shape, Data: data}))
-	}
 	folder := t.TempDir()
-	require.NoError(t, weights.WriteSafetensors(filepath.Join(folder, "sam3.safetensors"), false, entries))
-	sizes, err := json.Marshal(cfg)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "sam3_config.json"), sizes, 0o666))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "merges.txt"), []byte("#version\nc a\nca t</w>\n"), 0o666))
+	require.NoError(t, tiny.Write(folder, tiny.Doubtful))
 	return folder
 }
 
@@ -111,10 +80,9 @@ func TestSegment(t *testing.T) {
 	require.Zero(t, status, stderr)
 	var r report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
-	require.Len(t, r.Detections, 5)
+	require.Len(t, r.Detections, tiny.Queries)
 	require.Equal(t, []int{40, 30}, []int{r.Width, r.Height})
-	require.Equal(t, []string{"detections.json", "mask_000.png", "mask_001.png", "mask_002.png", "mask_003.png", "mask_004.png", "overlay.png"},
-		names(t, out))
+	require.Equal(t, []string{"detections.json", "mask_000.png", "mask_001.png", "overlay.png"}, names(t, out))
 	for _, d := range r.Detections {
 		mask := decode(t, filepath.Join(out, d.Mask)).(*image.Gray)
 		require.Equal(t, image.Rect(0, 0, 40, 30), mask.Rect)
@@ -134,7 +102,7 @@ func TestSegment(t *testing.T) {
 	require.Equal(t, []string{"detections.json", "overlay.png"}, names(t, out), "masks of the earlier run are gone")
 	status, _, stderr = segmentIn(t, t.Context(), with("-boxes", "1,2,30,20; 5,5,9,9,0", "-points", "3,4", "-text", "cat", "-threshold", "0", "-force")...)
 	require.Zero(t, status, stderr)
-	require.Len(t, names(t, out), 7)
+	require.Len(t, names(t, out), 2+tiny.Queries)
 }
 
 func TestClicks(t *testing.T) {
@@ -211,11 +179,12 @@ func TestOverlay(t *testing.T) {
 	picture := image.NewGray(image.Rect(5, 5, 65, 45))
 	mask := image.NewGray(image.Rect(0, 0, 60, 40))
 	mask.Pix[39*60+59] = 255
-	out := overlay(picture, []found{{mask, segment.Box{X0: -1e9, Y0: 10, X1: 1e9, Y1: 35}, 0.5}, {mask, segment.Box{X0: 59, Y0: 39, X1: 60, Y1: 40}, 0.5}})
+	out := overlay(picture, []segmenter.Object{{Mask: mask, Box: segment.Box{X0: -1e9, Y0: 10, X1: 1e9, Y1: 35}, Score: 0.5},
+		{Mask: mask, Box: segment.Box{X0: 59, Y0: 39, X1: 60, Y1: 40}, Score: 0.5}})
 	require.Equal(t, image.Rect(0, 0, 60, 40), out.Rect)
 	require.Equal(t, color.RGBA{230, 60, 60, 255}, out.RGBAAt(0, 30), "the first box reaches the left border")
 	require.Equal(t, color.RGBA{0, 0, 0, 255}, out.RGBAAt(30, 5))
 	require.NotPanics(t, func() {
-		overlay(image.NewGray(image.Rect(0, 0, 1, 1)), []found{{image.NewGray(image.Rect(0, 0, 1, 1)), segment.Box{}, 1}})
+		overlay(image.NewGray(image.Rect(0, 0, 1, 1)), []segmenter.Object{{Mask: image.NewGray(image.Rect(0, 0, 1, 1)), Score: 1}})
 	})
 }

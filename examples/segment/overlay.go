@@ -12,6 +12,8 @@ import (
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/basicfont"
 	"golang.org/x/image/math/fixed"
+
+	"github.com/gomlx3d/image3d/examples/internal/segmenter"
 )
 
 // colours are those of the objects in turn.
@@ -21,7 +23,7 @@ var colours = []color.NRGBA{
 }
 
 // overlay draws the masks into the photograph, with boxes and scores.
-func overlay(picture image.Image, objects []found) *image.RGBA {
+func overlay(picture image.Image, objects []segmenter.Object) *image.RGBA {
 	size := picture.Bounds().Size()
 	out := image.NewRGBA(image.Rectangle{Max: size})
 	draw.Draw(out, out.Rect, image.White, image.Point{}, draw.Src)
@@ -29,14 +31,14 @@ func overlay(picture image.Image, objects []found) *image.RGBA {
 	thick := max(1, min(size.X, size.Y)/300)
 	for i, object := range objects {
 		colour := colours[i%len(colours)]
-		tint(out, object.mask, colour)
+		tint(out, object.Mask, colour)
 	}
 	for i, object := range objects { // over all masks
 		colour := colours[i%len(colours)]
-		b := object.box
+		b := object.Box
 		frame := image.Rect(pixel(b.X0, size.X), pixel(b.Y0, size.Y), pixel(b.X1, size.X), pixel(b.Y1, size.Y))
 		outline(out, frame, thick, colour)
-		caption(out, frame.Min, fmt.Sprintf("%d: %.2f", i, object.score), colour)
+		caption(out, frame.Min, fmt.Sprintf("%d: %.2f", i, object.Score), colour)
 	}
 	return out
 }
