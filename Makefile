@@ -37,10 +37,10 @@ fuzz: ## every fuzz target for FUZZTIME (60s), one after the other
 bench: plugin ## benchmarks on xla:cpu; BENCH selects them
 	$(XLA) go test ./... -run '^$$' -bench '$(BENCH)' -benchtime 3x
 
-bench-peer: plugin ## PyTorch and our stages in turn on the same cores; writes out/bench.json and out/bench.md
+bench-peer: plugin ## PyTorch and our stages in turn on the same cores, tables in out; BENCH_PEER="--only NAME,... --quick"
 	test -x .venv/bin/python || { python3 -m venv .venv && .venv/bin/pip install -q torch numpy; }
 	mkdir -p out
-	$(XLA) .venv/bin/python scripts/bench_peer.py --json out/bench.json --markdown out/bench.md $(BENCH_PEER)
+	$(XLA) .venv/bin/python scripts/bench_peer.py --json out/bench.json --markdown out/bench.md --profile out/profile.md $(BENCH_PEER)
 
 page: ## build the viewer of examples/service from the npm registry (needs Node.js)
 	cd examples/service/web && npm ci && npm run build

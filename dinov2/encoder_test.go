@@ -223,20 +223,17 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// BenchmarkEncode runs the released network on an image of its own size, with weights of zeros.
+// BenchmarkEncode runs the released network, of random weights, on an image of its own size.
 func BenchmarkEncode(b *testing.B) {
+	if testing.Short() {
+		b.Skip("full size")
+	}
 	cfg := ViTL14Reg()
-	zeros := make([]byte, 2*4096*1024)
-	all := make(map[string]weights.Tensor)
-	for name, p := range Spec(cfg) {
-		size := 2 * shapes.Make(dtypes.BFloat16, p.Shape...).Size()
-		all[name] = weights.Tensor{DType: dtypes.BFloat16, Shape: p.Shape, Data: zeros[:size]}
-	}
-	encoder := newTestEncoder(b, cfg, weights.NewSet(all))
+	encoder := newTestEncoder(b, cfg, weights.NewSet(fixture.RandomWeights(Spec(cfg))))
 	image := randomImage(1, 518, 518)
-	for b.Loop() {
+	fixture.Benchmark(b, func() error {
 		out, err := encoder.Encode(b.Context(), image)
-		require.NoError(b, err)
 		nn.Free(out)
-	}
+		return err
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gomlx3d/image3d/internal/fixture"
 )
 
 // sceneSplats is the size of a scene of 27 objects; with -short the benchmarks take one object's.
@@ -22,11 +24,7 @@ func BenchmarkWritePLY(b *testing.B) {
 	g := wave(sceneSplats())
 	b.SetBytes(68 * int64(g.Len()))
 	b.ReportAllocs()
-	for b.Loop() {
-		if err := WritePLY(io.Discard, g, PLYOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
+	fixture.Benchmark(b, func() error { return WritePLY(io.Discard, g, PLYOptions{}) })
 }
 
 func BenchmarkWritePLYFile(b *testing.B) {

@@ -3,12 +3,9 @@
 package decoder
 
 import (
-	"encoding/binary"
-	"math"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -16,23 +13,6 @@ import (
 	"github.com/gomlx3d/image3d/internal/nn"
 	"github.com/gomlx3d/image3d/weights"
 )
-
-// randomSet returns small random float32 weights for a specification.
-func randomSet(spec weights.Spec) *weights.Set {
-	set, rng := make(map[string]weights.Tensor), rand.New(rand.NewPCG(1, 2))
-	for name, p := range spec {
-		size := 1
-		for _, d := range p.Shape {
-			size *= d
-		}
-		data := make([]byte, 4*size)
-		for i := range size {
-			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(float32(rng.NormFloat64()*0.02)))
-		}
-		set[name] = weights.Tensor{DType: dtypes.Float32, Shape: p.Shape, Data: data}
-	}
-	return weights.NewSet(set)
-}
 
 func randomLatent(dims ...int) *tensors.Tensor {
 	rng, size := rand.New(rand.NewPCG(3, 4)), 1
@@ -52,19 +32,15 @@ func BenchmarkStructureDecoder(b *testing.B) {
 		b.Skip("full size")
 	}
 	cfg := ReleasedStructure()
-	s, err := NewStructure(fixture.Backend(b), cfg, randomSet(StructureSpec(cfg)))
+	s, err := NewStructure(fixture.Backend(b), cfg, weights.NewSet(fixture.RandomWeights(StructureSpec(cfg))))
 	require.NoError(b, err)
 	defer s.Close()
 	latent := randomLatent(1, 16*16*16, 8)
-	decode := func() {
+	fixture.Benchmark(b, func() error {
 		logits, err := s.Decode(b.Context(), latent)
-		require.NoError(b, err)
 		nn.Free(logits)
-	}
-	decode() // compiles
-	for b.Loop() {
-		decode()
-	}
+		return err
+	})
 }
 
 // sphere returns the voxels of a ball in a grid of 64.

@@ -3,11 +3,8 @@
 package flow
 
 import (
-	"encoding/binary"
-	"math"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -15,56 +12,58 @@ import (
 	"github.com/gomlx3d/image3d/weights"
 )
 
-// randomSet returns small random weights for a specification, in the same precision as float32 files.
-func randomSet(spec weights.Spec) *weights.Set {
-	set, noise := make(map[string]weights.Tensor), NewNoise(1, StructureStage)
-	for name, p := range spec {
-		size := 1
-		for _, d := range p.Shape {
-			size *= d
-		}
-		values, data := make([]float32, size), make([]byte, 4*size)
-		noise.Fill(values)
-		for i, v := range values {
-			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v*0.02))
-		}
-		set[name] = weights.Tensor{DType: dtypes.Float32, Shape: p.Shape, Data: data}
-	}
-	return weights.NewSet(set)
-}
+// structureTokens is the number of condition tokens of stage 1: four pictures and two point maps.
+const structureTokens = 4*1370 + 2*1024
 
-// benchmarkStructure evaluates a model of the released widths with one block of 24.
-func benchmarkStructure(b *testing.B, conditional bool) {
+// oneBlock is a model of the released widths with one block of 24, and condition tokens for it.
+func oneBlock(b *testing.B) (*Structure, *tensors.Tensor) {
 	if testing.Short() {
 		b.Skip("full size")
 	}
 	cfg := ReleasedStructure()
 	cfg.Blocks = 1
-	s, err := NewStructure(fixture.Backend(b), cfg, randomSet(StructureSpec(cfg)))
+	s, err := NewStructure(fixture.Backend(b), cfg, weights.NewSet(fixture.RandomWeights(StructureSpec(cfg))))
 	require.NoError(b, err)
-	defer s.Close()
-	noise, err := cfg.Noise(1, 1)
+	b.Cleanup(s.Close)
+	return s, randomTokens(structureTokens, cfg.CondWidth)
+}
+
+// randomTokens are condition tokens [1, n, width].
+func randomTokens(n, width int) *tensors.Tensor {
+	values := make([]float32, n*width)
+	NewNoise(2, StructureStage).Fill(values)
+	return tensors.FromFlatDataAndDimensions(values, 1, n, width)
+}
+
+// benchmarkStructure evaluates a model of one block. A step has 24 of them, and the layers before and after them, which
+// are counted here once and so weigh 24 times what they should: that is 0.1 GFLOP beside 300.
+func benchmarkStructure(b *testing.B, conditional bool) {
+	s, tokens := oneBlock(b)
+	noise, err := s.cfg.Noise(1, 1)
 	require.NoError(b, err)
 	defer noise.Free()
 	var c *Context
 	if conditional {
-		const tokens = 7528
-		values := make([]float32, tokens*cfg.CondWidth)
-		NewNoise(2, StructureStage).Fill(values)
-		c, err = s.Condition(b.Context(), tensors.FromFlatDataAndDimensions(values, 1, tokens, cfg.CondWidth))
+		c, err = s.Condition(b.Context(), tokens)
 		require.NoError(b, err)
 		defer c.Free()
 	}
-	evaluate := func() {
+	fixture.Benchmark(b, func() error {
 		v, err := s.Velocity(b.Context(), noise, []float32{500}, []float32{0}, c)
-		require.NoError(b, err)
 		v.Free()
-	}
-	evaluate() // compiles
-	for b.Loop() {
-		evaluate()
-	}
+		return err
+	})
 }
 
 func BenchmarkStructureBlockConditional(b *testing.B)   { benchmarkStructure(b, true) }
 func BenchmarkStructureBlockUnconditional(b *testing.B) { benchmarkStructure(b, false) }
+
+// BenchmarkStructureContext projects the condition tokens for one block, which is done once an object.
+func BenchmarkStructureContext(b *testing.B) {
+	s, tokens := oneBlock(b)
+	fixture.Benchmark(b, func() error {
+		c, err := s.Condition(b.Context(), tokens)
+		c.Free()
+		return err
+	})
+}

@@ -68,7 +68,11 @@ func enlarge(masks, rows, cols *Node) *Node {
 //	in  pixels [1, 4g, 4g, D]; queries [1, Q, D]; chosen [1, K] int32; rows [Y, 4g]; cols [X, 4g]
 //	out [K, Y, X] uint8, 255 inside and 0 outside
 func (c Config) enlargedMasks(p nn.Params, in []*Node) *Node {
-	logits := enlarge(Squeeze(c.masks(p, in[0], in[1], in[2]), 0), in[3], in[4])
+	return cut(enlarge(Squeeze(c.masks(p, in[0], in[1], in[2]), 0), in[3], in[4]))
+}
+
+// cut turns logits into uint8, 255 above zero and 0 elsewhere.
+func cut(logits *Node) *Node {
 	inside := GreaterThan(logits, ScalarZero(logits.Graph(), logits.DType()))
 	return Where(inside, Scalar(logits.Graph(), dtypes.Uint8, 255), Scalar(logits.Graph(), dtypes.Uint8, 0))
 }

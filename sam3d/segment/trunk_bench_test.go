@@ -23,21 +23,13 @@ func clicksOnly(b *testing.B, depth int, global ...int) *Model {
 	return fullSize(b, cfg)
 }
 
-// fullSize returns a network with zeros for weights in bfloat16: what they are does not matter to the time.
+// fullSize returns a network of random weights in float32.
 func fullSize(b *testing.B, cfg Config) *Model {
 	b.Helper()
 	if testing.Short() {
 		b.Skip("full size")
 	}
-	all, zeros := make(map[string]weights.Tensor), make([]byte, 2*max(cfg.ViTMLP*cfg.ViTDim, cfg.VocabularySize*cfg.TextDim))
-	for name, p := range Spec(cfg) {
-		if p.Optional {
-			continue
-		}
-		size := 2 * shapes.Make(dtypes.BFloat16, p.Shape...).Size()
-		all[name] = weights.Tensor{DType: dtypes.BFloat16, Shape: p.Shape, Data: zeros[:size]}
-	}
-	model, err := New(fixture.Backend(b), cfg, weights.NewSet(all))
+	model, err := New(fixture.Backend(b), cfg, weights.NewSet(fixture.RandomWeights(Spec(cfg))))
 	require.NoError(b, err)
 	b.Cleanup(model.Close)
 	return model
@@ -47,20 +39,29 @@ func fullSize(b *testing.B, cfg Config) *Model {
 func benchmarkTrunk(b *testing.B, depth int, global ...int) {
 	model := clicksOnly(b, depth, global...)
 	input := tensors.FromShape(shapes.Make(dtypes.Float32, 1, 3, model.cfg.ImageSize, model.cfg.ImageSize))
-	encode := func() {
+	fixture.Benchmark(b, func() error {
 		features, err := model.vision.trunk(b.Context(), input)
-		require.NoError(b, err)
 		nn.Free(features)
-	}
-	encode() // compiles
-	for b.Loop() {
-		encode()
-	}
+		return err
+	})
 }
 
 func BenchmarkTrunk(b *testing.B)            { benchmarkTrunk(b, 32, 7, 15, 23, 31) }
 func BenchmarkTrunkWindowBlock(b *testing.B) { benchmarkTrunk(b, 1) }
 func BenchmarkTrunkGlobalBlock(b *testing.B) { benchmarkTrunk(b, 1, 0) }
+
+// BenchmarkEncode makes what clicks need of a picture: the image encoder and one of its necks.
+func BenchmarkEncode(b *testing.B) {
+	model := clicksOnly(b, 32, 7, 15, 23, 31)
+	input := tensors.FromShape(shapes.Make(dtypes.Float32, 1, 3, model.cfg.ImageSize, model.cfg.ImageSize))
+	fixture.Benchmark(b, func() error {
+		encoding, err := model.encode(b.Context(), input)
+		if err == nil {
+			encoding.Close()
+		}
+		return err
+	})
+}
 
 // BenchmarkNeck makes the feature maps of a head and what clicks need of them.
 func BenchmarkNeck(b *testing.B) {
