@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -243,37 +242,4 @@ func TestProgressPanics(t *testing.T) {
 	r.Progress = nil
 	_, err := p.Generate(context.Background(), r)
 	require.NoError(t, err)
-}
-
-// TestMemoryIsFlat runs many objects, some of them cancelled, and compares the memory that is in use.
-func TestMemoryIsFlat(t *testing.T) {
-	p, r := pipeline(t), request(t)
-	inUse := func() uint64 {
-		debug.FreeOSMemory() // twice, as pools keep things for one collection
-		debug.FreeOSMemory()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	run := func(n int) {
-		for i := range n {
-			ctx, cancel := context.WithCancel(context.Background())
-			r.Seed = uint64(i % 3)
-			r.Progress = func(e sam3d.Event) {
-				if i%3 == 2 && e.Stage == sam3d.StageLatent && e.Step == 1 {
-					cancel()
-				}
-			}
-			_, err := p.Generate(ctx, r)
-			cancel()
-			if err != nil {
-				require.ErrorIs(t, err, context.Canceled)
-			}
-		}
-	}
-	run(6)
-	before, goroutines := inUse(), runtime.NumGoroutine()
-	run(30)
-	require.Less(t, inUse(), before+2<<20)
-	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+2)
 }

@@ -48,6 +48,8 @@ func TestSafetensorsFaults(t *testing.T) {
 		"no dtype":              {`{"w":{"DType":"F32","shape":[3],"data_offsets":[0,12]}}`, "missing dtype"},
 		"dtype is a number":     {entry(`1`, `[3]`, `[0,12]`), "dtype is not a string"},
 		"dtype in lower case":   {entry(`"f32"`, `[3]`, `[0,12]`), "unknown dtype f32"},
+		"8-bit floats":          {entry(`"F8_E4M3"`, `[12]`, `[0,12]`), `"w": unknown dtype F8_E4M3`},
+		"name is no UTF-8":      {"{\"w\xff\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", "UTF-8"},
 		"shape is a number":     {entry(`"F32"`, `3`, `[0,12]`), "not an array"},
 		"shape is null":         {entry(`"F32"`, `null`, `[0,12]`), "not an array"},
 		"shape is fractional":   {entry(`"F32"`, `[3.5]`, `[0,12]`), "not an integer"},

@@ -88,3 +88,24 @@ func TestAttendBiasInChunks(t *testing.T) {
 	}, q, k, v, extra)
 	requireClose(t, flat(parts), flat(whole), 1e-5)
 }
+
+// TestAttendAtChunkBorders attends with one query less than fit a chunk, with as many, with one more and with a chunk of
+// one left over: each query gives what it gives in company of few others.
+func TestAttendAtChunkBorders(t *testing.T) {
+	const chunk, heads, keys, part = 512, 8, 4096, 300 // of 64 MB of scores, and queries that make one
+	r := rand.New(rand.NewPCG(7, 8))
+	k, v := uniform(r, 1, heads, keys, 1), uniform(r, 1, heads, keys, 1)
+	for _, tokens := range []int{1, chunk - 1, chunk, chunk + 1, 2*chunk + 1} {
+		q := uniform(r, 1, heads, tokens, 1)
+		whole := evaluate(t, nil, func(_ nn.Params, in []*Node) *Node { return nn.Attend(in[0], in[1], in[2], nil) }, q, k, v)
+		few := evaluate(t, nil, func(_ nn.Params, in []*Node) *Node {
+			var parts []*Node
+			for start := 0; start < tokens; start += part {
+				queries := Slice(in[0], AxisRange(), AxisRange(), AxisRange(start, min(start+part, tokens)))
+				parts = append(parts, nn.Attend(queries, in[1], in[2], nil))
+			}
+			return Concatenate(parts, 1)
+		}, q, k, v)
+		requireClose(t, flat(few), flat(whole), 1e-6)
+	}
+}

@@ -139,7 +139,17 @@ func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) 
 		return nil, err
 	}
 	args := make([]any, 0, len(in)+len(names))
-	args = append(args, in...)
+	for _, arg := range in {
+		if _, ours := arg.(*tensors.Tensor); !ours {
+			t, err := tensors.FromAnyValue(arg)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			defer Free(t) // Exec leaves its own to the garbage collector if anything fails
+			arg = t
+		}
+		args = append(args, arg)
+	}
 	for _, name := range names {
 		args = append(args, w[name])
 	}

@@ -172,7 +172,9 @@ func (j job) embed(ctx context.Context, v Views) (*tensors.Tensor, error) {
 	case j.points != nil:
 		return j.points.embed(ctx, flat, v.Size, v.Size)
 	}
-	image, err := j.normalize.Call1(nil, tensors.FromFlatDataAndDimensions(flat, 1, channels, v.Size, v.Size))
+	picture := tensors.FromFlatDataAndDimensions(flat, 1, channels, v.Size, v.Size)
+	defer nn.Free(picture)
+	image, err := j.normalize.Call1(nil, picture)
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +189,7 @@ func (s stage) assemble(pieces []*tensors.Tensor) (*tensors.Tensor, error) {
 		if piece == nil {
 			n, width := s.slots[i].tokens, s.slots[i].width
 			piece = tensors.FromFlatDataAndDimensions(make([]float32, n*width), 1, n, width)
+			defer nn.Free(piece)
 		}
 		in[i] = piece
 	}

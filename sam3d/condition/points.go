@@ -65,9 +65,10 @@ func (n *pointNet) embed(ctx context.Context, points []float32, height, width in
 			return nil, err
 		}
 		lo, hi := first*perWindow, (first+step)*perWindow
-		part, err := n.windows.Call1(n.weights,
-			tensors.FromFlatDataAndDimensions(xyz[3*lo:3*hi], step, perWindow, 3),
-			tensors.FromFlatDataAndDimensions(valid[lo:hi], step, perWindow))
+		places := tensors.FromFlatDataAndDimensions(xyz[3*lo:3*hi], step, perWindow, 3)
+		known := tensors.FromFlatDataAndDimensions(valid[lo:hi], step, perWindow)
+		part, err := n.windows.Call1(n.weights, places, known)
+		nn.Free(places, known)
 		if err != nil {
 			return nil, err
 		}

@@ -155,11 +155,12 @@ func (e *latentEvaluation) velocity(ctx context.Context, x *tensors.Tensor, t, d
 // enter computes what comes before the transformer.
 func (e *latentEvaluation) enter(x *tensors.Tensor, t, d []float32) error {
 	l, v := e.model, e.voxels
-	w, args := l.entryNoStep, []any{sinusoids(t)}
+	w, times := l.entryNoStep, []*tensors.Tensor{sinusoids(t)}
 	if d != nil {
-		w, args = l.entry, append(args, sinusoids(d))
+		w, times = l.entry, append(times, sinusoids(d))
 	}
-	out, err := l.programs.enter.Call(w, append(args, x)...)
+	out, err := l.programs.enter.Call(w, append(anys(times), x)...)
+	nn.Free(times...)
 	if err != nil {
 		return err
 	}

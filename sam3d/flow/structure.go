@@ -206,11 +206,12 @@ func (s *Structure) Velocity(ctx context.Context, x Latents, t, d []float32, c *
 }
 
 func (s *Structure) enter(x Latents, t, d []float32) ([]*tensors.Tensor, error) {
-	w, args := s.entryNoStep, []any{sinusoids(t)}
+	w, times := s.entryNoStep, []*tensors.Tensor{sinusoids(t)}
 	if d != nil {
-		w, args = s.entry, append(args, sinusoids(d))
+		w, times = s.entry, append(times, sinusoids(d))
 	}
-	return s.programs.enter.Call(w, append(args, x.list(s.cfg.names())...)...)
+	defer nn.Free(times...)
+	return s.programs.enter.Call(w, append(anys(times), x.list(s.cfg.names())...)...)
 }
 
 func (s *Structure) block(i int, time *tensors.Tensor, streams []*tensors.Tensor, c *Context) ([]*tensors.Tensor, error) {
