@@ -30,11 +30,11 @@ type grounding struct {
 }
 
 type groundingPrograms struct {
-	textStart, textBlock, textEnd        *nn.Program
-	flat, geometry, geometryLayer        *nn.Program
-	prompt, fusionLayer                  *nn.Program
-	decoderStart, decoderLayer, scoring  *nn.Program
-	pixels, masks, maskLogits, semantics *nn.Program
+	textStart, textBlock, textEnd       *nn.Program
+	flat, geometry, geometryLayer       *nn.Program
+	prompt, fusionLayer                 *nn.Program
+	decoderStart, decoderLayer, scoring *nn.Program
+	pixels, masks, semantics            *nn.Program
 }
 
 func newGrounding(backend compute.Backend, cfg Config, w nn.Weights) *grounding {
@@ -105,8 +105,7 @@ func newGroundingPrograms(backend compute.Backend, cfg Config) groundingPrograms
 		decoderLayer: program("decoder", cfg.decoderLayer),
 		scoring:      program("score", cfg.score),
 		pixels:       one("pixels", cfg.pixels),
-		masks:        one("masks", cfg.enlargedMasks),
-		maskLogits:   one("logits", func(p nn.Params, in []*Node) *Node { return cfg.masks(p, in[0], in[1], in[2]) }),
+		masks:        one("masks", func(p nn.Params, in []*Node) *Node { return cfg.masks(p, in[0], in[1], in[2]) }),
 		semantics:    one("semantic", func(p nn.Params, in []*Node) *Node { return semantic(p, in[0]) }),
 	}
 }
@@ -115,7 +114,7 @@ func (h *grounding) close() {
 	p := h.programs
 	for _, program := range []*nn.Program{
 		p.textStart, p.textBlock, p.textEnd, p.flat, p.geometry, p.geometryLayer, p.prompt, p.fusionLayer, p.decoderStart,
-		p.decoderLayer, p.scoring, p.pixels, p.masks, p.maskLogits, p.semantics,
+		p.decoderLayer, p.scoring, p.pixels, p.masks, p.semantics,
 	} {
 		program.Close()
 	}

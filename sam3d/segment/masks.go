@@ -3,7 +3,6 @@
 package segment
 
 import (
-	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gomlx3d/image3d/internal/nn"
@@ -51,30 +50,6 @@ func (c Config) masks(p nn.Params, pixels, queries, chosen *Node) *Node {
 	look, offset := Dot(look, weight).General([]int{2}, nil, []int{0}, nil), Dot(look, head.As(look, "bias")).General([]int{2}, nil, []int{0}, nil)
 	out := Dot(look, pixels).General([]int{2}, []int{0}, []int{3}, []int{0}) // [B, K, 4g, 4g]
 	return Add(out, ExpandAxes(offset, 2, 3))
-}
-
-// enlarge resizes masks to the picture's size.
-//
-//	masks [K, 4g, 4g]; rows [Y, 4g]; cols [X, 4g]
-//	out   [K, Y, X]
-func enlarge(masks, rows, cols *Node) *Node {
-	out := Dot(rows, masks).General([]int{1}, nil, []int{1}, nil) // [Y, K, 4g]
-	out = TransposeAllAxes(out, 1, 0, 2)                          // [K, Y, 4g]
-	return Dot(out, cols).General([]int{2}, nil, []int{1}, nil)   // [K, Y, X]
-}
-
-// enlargedMasks are the masks of some queries at the picture's size.
-//
-//	in  pixels [1, 4g, 4g, D]; queries [1, Q, D]; chosen [1, K] int32; rows [Y, 4g]; cols [X, 4g]
-//	out [K, Y, X] uint8, 255 inside and 0 outside
-func (c Config) enlargedMasks(p nn.Params, in []*Node) *Node {
-	return cut(enlarge(Squeeze(c.masks(p, in[0], in[1], in[2]), 0), in[3], in[4]))
-}
-
-// cut turns logits into uint8, 255 above zero and 0 elsewhere.
-func cut(logits *Node) *Node {
-	inside := GreaterThan(logits, ScalarZero(logits.Graph(), logits.DType()))
-	return Where(inside, Scalar(logits.Graph(), dtypes.Uint8, 255), Scalar(logits.Graph(), dtypes.Uint8, 0))
 }
 
 // semantic is one mask of all that the prompt describes.

@@ -7,13 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/internal/imageio"
-	"github.com/gomlx3d/image3d/internal/nn"
 )
 
 // groundingCase computes the outputs of a case of the grounding head, and compares the intermediates that it has.
@@ -39,7 +37,7 @@ func groundingCase(t *testing.T, c *fixture.Case) map[string]any {
 		all[i] = int32(i % model.cfg.Queries)
 	}
 	chosen := tensors.FromFlatDataAndDimensions(all, batch, model.cfg.Queries)
-	masks := s.run1(h.programs.maskLogits, h.mask, pixels, d.queries, chosen)
+	masks := s.run1(h.programs.masks, h.mask, pixels, d.queries, chosen)
 	semantic := s.run1(h.programs.semantics, h.semantic, pixels)
 	require.NoError(t, s.err)
 
@@ -165,14 +163,14 @@ func postprocessCase(t *testing.T, c *fixture.Case) map[string]any {
 	for _, v := range logits {
 		probabilities = append(probabilities, float32(sigmoid(v)))
 	}
-	enlarged := enlargedOf(t, logits, shape[2], shape[3], config.Height, config.Width)
+	enlarged := enlargedOf(logits, shape[2], shape[3], config.Height, config.Width)
 	for i, v := range enlarged {
 		enlarged[i] = float32(sigmoid(v))
 	}
 	out := map[string]any{
 		"out/scores": scores, "out/boxes_xyxy": boxes, "out/keep": keep, "out/mask_probabilities": enlarged,
 		"out/masks":    above(enlarged, config.MaskThreshold),
-		"out/hf_masks": above(enlargedOf(t, probabilities, shape[2], shape[3], config.Height, config.Width), config.MaskThreshold),
+		"out/hf_masks": above(enlargedOf(probabilities, shape[2], shape[3], config.Height, config.Width), config.MaskThreshold),
 	}
 	shape = c.Shape(t, "in/interactive_low_res_masks")
 	var clicks []float32
@@ -193,30 +191,14 @@ func postprocessCase(t *testing.T, c *fixture.Case) map[string]any {
 }
 
 // enlargedOf enlarges masks of rows x cols as Segment does.
-func enlargedOf(t *testing.T, masks []float32, rows, cols, height, width int) []float32 {
-	program := nn.NewProgram(fixture.Backend(t), "enlarge", func(_ nn.Params, in []*Node) []*Node {
-		return []*Node{enlarge(in[0], in[1], in[2])}
-	})
-	defer program.Close()
-	n := len(masks) / (rows * cols)
-	if n == 0 {
-		return nil
+func enlargedOf(masks []float32, rows, cols, height, width int) []float32 {
+	out := make([]float32, len(masks)/(rows*cols)*height*width)
+	for i := range len(masks) / (rows * cols) {
+		enlarge(masks[i*rows*cols:(i+1)*rows*cols], rows, cols, height, width, func(y int, row []float32) {
+			copy(out[(i*height+y)*width:], row)
+		})
 	}
-	paddedRows, paddedCols := roundUp(height, 16), roundUp(width, 16)
-	out, err := program.Call1(nil, tensors.FromFlatDataAndDimensions(masks, n, rows, cols),
-		tensors.FromFlatDataAndDimensions(paddedBilinear(rows, height, paddedRows), paddedRows, rows),
-		tensors.FromFlatDataAndDimensions(paddedBilinear(cols, width, paddedCols), paddedCols, cols))
-	require.NoError(t, err)
-	defer nn.Free(out)
-	flat, err := tensors.CopyFlatData[float32](out)
-	require.NoError(t, err)
-	var cut []float32
-	for mask := range slices.Chunk(flat, paddedRows*paddedCols) {
-		for y := range height {
-			cut = append(cut, mask[y*paddedCols:][:width]...)
-		}
-	}
-	return cut
+	return out
 }
 
 func above(values []float32, level float32) []uint8 {

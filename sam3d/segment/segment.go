@@ -206,24 +206,16 @@ func (d *detected) box(query, width, height int) Box {
 const (
 	// maxMaskBytes bounds the masks of one answer.
 	maxMaskBytes = 4 << 30
-	// maxChunk and maxChunkPixels bound how many masks are made at a time.
-	maxChunk       = 8
-	maxChunkPixels = 1 << 25
-	// sizeStep is what the sizes of enlarged masks are rounded up to, so that pictures of about the same size share
-	// programs.
-	sizeStep = 256
+	// maxChunk is how many masks are made at a time.
+	maxChunk = 8
 )
 
 // masks makes the masks of some queries, at the picture's size.
 func (e *Encoding) masks(s *stage, d *detected, queries []int) ([]*image.Gray, error) {
 	head, side := e.model.grounding, 4*e.model.cfg.grid()
 	pixels := head.pixels(s, e.grounding, d)
-	rows, cols := roundUp(e.Height, sizeStep), roundUp(e.Width, sizeStep)
-	down := tensors.FromFlatDataAndDimensions(paddedBilinear(side, e.Height, rows), rows, side)
-	across := tensors.FromFlatDataAndDimensions(paddedBilinear(side, e.Width, cols), cols, side)
-	s.own(down, across)
 	chunk := 1
-	for chunk < maxChunk && chunk < len(queries) && 2*chunk*rows*cols <= maxChunkPixels {
+	for chunk < min(maxChunk, len(queries)) {
 		chunk *= 2
 	}
 	var out []*image.Gray
@@ -233,14 +225,14 @@ func (e *Encoding) masks(s *stage, d *detected, queries []int) ([]*image.Gray, e
 			chosen[i-start] = int32(queries[i])
 		}
 		index := tensors.FromFlatDataAndDimensions(chosen, 1, chunk)
-		masks := s.run1(head.programs.masks, head.mask, pixels, d.queries, index, down, across)
+		masks := s.run1(head.programs.masks, head.mask, pixels, d.queries, index)
 		nn.Free(index)
 		if s.err != nil {
 			return nil, s.err
 		}
-		err := tensors.ConstFlatData(masks, func(flat []uint8) {
+		err := tensors.ConstFlatData(masks, func(flat []float32) {
 			for i := range min(chunk, len(queries)-start) {
-				out = append(out, cropped(flat[i*rows*cols:], cols, e.Width, e.Height))
+				out = append(out, enlargedMask(flat[i*side*side:(i+1)*side*side], side, e.Width, e.Height))
 			}
 		})
 		nn.Free(masks)
@@ -249,22 +241,4 @@ func (e *Encoding) masks(s *stage, d *detected, queries []int) ([]*image.Gray, e
 		}
 	}
 	return out, s.ctx.Err()
-}
-
-// cropped returns the upper left part of a picture whose rows lie stride apart.
-func cropped(pix []uint8, stride, width, height int) *image.Gray {
-	out := image.NewGray(image.Rect(0, 0, width, height))
-	for y := range height {
-		copy(out.Pix[y*width:(y+1)*width], pix[y*stride:])
-	}
-	return out
-}
-
-func roundUp(n, step int) int { return (n + step - 1) / step * step }
-
-// paddedBilinear are the weights of a bilinear resize from in to out cells, with rows of zeros up to padded.
-//
-//	out [padded, in]
-func paddedBilinear(in, out, padded int) []float32 {
-	return append(nn.BilinearMatrix(in, out), make([]float32, (padded-out)*in)...)
 }

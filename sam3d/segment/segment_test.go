@@ -61,7 +61,7 @@ func TestSegment(t *testing.T) {
 	require.NoError(t, err)
 	defer release()
 	every := tensors.FromFlatDataAndDimensions([]int32{0, 1, 2}, 1, 3)
-	logits := s.floats(s.run1(model.grounding.programs.maskLogits, model.grounding.mask,
+	logits := s.floats(s.run1(model.grounding.programs.masks, model.grounding.mask,
 		model.grounding.pixels(s, encoding.grounding, d), d.queries, every))
 	require.NoError(t, s.err)
 	side := 4 * model.cfg.grid()
