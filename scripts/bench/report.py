@@ -40,8 +40,8 @@ def markdown(report):
         "| stage | ours, s | PyTorch, s | ratio | bar | our peak, GB | its peak, GB | our compilation, s |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     gigabytes = lambda r, key: f"{r[key] / 1000:.1f}" if r.get(key) else ""
-    for r in report["results"]:
-        if "ratio" in r:
+    for r in [*report["results"].values(), report["whole_object"]]:
+        if r and "ratio" in r:
             compilation = f"{r['compile_s']:.1f}" if "compile_s" in r else ""
             lines.append(f"| {r['name']} | {r['ours_s']:.2f} | {r['peer_s']:.2f} | {r['ratio']:.2f} | {r['bar']:.2f} | "
                          f"{gigabytes(r, 'ours_peak_mb')} | {gigabytes(r, 'peer_peak_mb')} | {compilation} |")
