@@ -76,25 +76,33 @@ func greyPicture() (image.Image, image.Image) {
 	return picture, mask
 }
 
-// ball is the smallest hollow ball of at least the given number of voxels, or the whole grid's if there is none: a
-// surface, as those of objects are.
+// ball is the smallest hollow ball of at least the given number of voxels, a surface as those of objects are; where the
+// grid has none its wall is thicker.
 func ball(voxels, resolution int) (*sparse.Coords, error) {
 	var list []sparse.Voxel
-	for radius := 1; radius <= resolution && len(list) < voxels; radius++ {
-		list = list[:0]
-		for x := range resolution {
-			for y := range resolution {
-				for z := range resolution {
-					a, b, c := 2*x-resolution+1, 2*y-resolution+1, 2*z-resolution+1 // twice the way to the centre
-					if d := a*a + b*b + c*c; d < 4*radius*radius && d >= 4*(radius-1)*(radius-1) {
-						list = append(list, sparse.Voxel{0, int32(x), int32(y), int32(z)})
-					}
-				}
-			}
-		}
-		if len(list) == 0 { // beyond the corners
-			break
+	for radius, wall := 1, 1; wall <= radius && len(list) < voxels; {
+		list = shell(list[:0], resolution, radius, wall)
+		if radius < resolution/2 {
+			radius++
+		} else {
+			wall++
 		}
 	}
 	return sparse.New(list, resolution)
+}
+
+// shell appends the voxels that are up to a radius from the centre of the grid, but not nearer than that less the wall.
+func shell(list []sparse.Voxel, resolution, radius, wall int) []sparse.Voxel {
+	inner := radius - wall
+	for x := range resolution {
+		for y := range resolution {
+			for z := range resolution {
+				a, b, c := 2*x-resolution+1, 2*y-resolution+1, 2*z-resolution+1 // twice the way to the centre
+				if d := a*a + b*b + c*c; d < 4*radius*radius && d >= 4*inner*inner {
+					list = append(list, sparse.Voxel{0, int32(x), int32(y), int32(z)})
+				}
+			}
+		}
+	}
+	return list
 }

@@ -160,3 +160,8 @@ func (in *Inputs) Pooling() Pools {
 func (in *Inputs) Windows() Bins {
 	return Bins{row: in.Node(), place: in.Node(), windows: [2]*Node{in.Node(), in.Node()}}
 }
+
+// Slab takes what Slab.Upload made.
+func (in *Inputs) Slab() Part {
+	return Part{row: in.Node(), All: in.Rows(), Owned: in.Rows(), Pairs: in.Neighbors()}
+}

@@ -138,9 +138,15 @@ const maxScoreBytes = 64 << 20
 func attendWindows(q, k, v, windows *Node) *Node {
 	dims := q.Shape().Dimensions
 	bytes := 4 * dims[1] * dims[1] * dims[2] // scores of a bin
-	step := max(1, (maxScoreBytes+bytes-1)/bytes)
+	step, limit := max(1, (maxScoreBytes+bytes-1)/bytes), nn.ScoreBytes(q.Graph())
+	if limit > 0 {
+		step = max(1, limit/bytes)
+	}
 	var parts []*Node
 	for start := 0; start < dims[0]; start += step {
+		if n := len(parts); n > 0 && limit > 0 {
+			q, parts[n-1] = nn.InTurn(q, parts[n-1])
+		}
 		cut := func(x *Node) *Node { return Slice(x, AxisRange(start, min(start+step, dims[0]))) }
 		parts = append(parts, attendBins(cut(q), cut(k), cut(v), cut(windows)))
 	}

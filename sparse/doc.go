@@ -9,6 +9,7 @@
 //	Neighbors  who is next to whom, for the 26 offsets of a 3x3x3 convolution
 //	Pooling    parents on the grid of half the resolution
 //	Windows    cubes of voxels that attend to each other, packed into bins
+//	Slab       a part of the voxels with what surrounds it, for work that does not fit memory as a whole
 //
 // Each has an Upload method that returns Arrays, device tensors that are passed to a nn.Program with Args and taken
 // back inside its graph function, in the same order, with Read. The other half is graph functions over them: Conv,

@@ -74,6 +74,13 @@ func (c *Coords) Neighbors() (*Neighbors, error) {
 	if err != nil {
 		return nil, err
 	}
+	n := c.countNeighbors(tables)
+	c.listNeighbors(n, tables, n.longest())
+	return n, nil
+}
+
+// countNeighbors counts the pairs of every tap.
+func (c *Coords) countNeighbors(tables []table) *Neighbors {
 	n := &Neighbors{}
 	n.Counts[centreTap] = len(c.Voxels)
 	// A pair of tap t is one of the opposite tap, with the rows exchanged.
@@ -81,12 +88,21 @@ func (c *Coords) Neighbors() (*Neighbors, error) {
 		n.Counts[tap] = c.countPairs(tables, offset(tap))
 		n.Counts[numTaps-1-tap] = n.Counts[tap]
 	})
-	var longest [3]int
+	return n
+}
+
+// longest is the most pairs of a list of each class.
+func (n *Neighbors) longest() (longest [3]int) {
 	for class, taps := range classTaps {
 		for _, tap := range taps {
 			longest[class] = max(longest[class], n.Counts[tap])
 		}
 	}
+	return longest
+}
+
+// listNeighbors fills the lists, of lengths for those that are the longest.
+func (c *Coords) listNeighbors(n *Neighbors, tables []table, longest [3]int) {
 	n.Lengths = pairLengths(longest, c.Layout.Rows)
 	var lists []list
 	for class, taps := range classTaps {
@@ -98,7 +114,6 @@ func (c *Coords) Neighbors() (*Neighbors, error) {
 		}
 	}
 	_ = parallel.For(context.Background(), len(lists), func(i int) { c.fillPairs(tables, lists[i]) })
-	return n, nil
 }
 
 // list is one list of pairs to be filled.

@@ -48,6 +48,19 @@ func standardizeItem(x, mask *Node, groups int, eps float64) *Node {
 	return Mul(centred, Rsqrt(AddScalar(variance, eps)))
 }
 
+// Moments are the mean and the sum of squared deviations from it of each channel, over the voxels: what the statistics
+// of slabs are merged from.
+//
+//	x   [N, C]
+//	out [C] each
+func Moments(x *Node, rows Rows) (mean, squares *Node) {
+	mask := rows.Valid(x.Shape().Dimensions[0])
+	x = ConvertDType(x, dtypes.Float32)
+	mean = Div(sumRows(keep(mask, x)), ReduceAllSum(ConvertDType(mask, dtypes.Float32)))
+	centred := Sub(x, ExpandAxes(mean, 0))
+	return mean, sumRows(keep(mask, Square(centred)))
+}
+
 // sumRows adds up the rows of x [N, C]: first within stretches of about sqrt(N) rows, then those.
 func sumRows(x *Node) *Node {
 	dims := x.Shape().Dimensions

@@ -83,7 +83,8 @@ func attendChunks(q, k, v, bias *Node) *Node {
 		rows = bias.Shape().Dimensions[2]
 		bias = Reshape(BroadcastToDims(bias, batch, heads, rows, keys), batch*heads, rows, keys)
 	}
-	chunk := queryChunk(batch*heads, tokens, keys)
+	limit := ScoreBytes(q.Graph())
+	chunk := queryChunk(batch*heads, tokens, keys, limit)
 	outs := make([]*Node, 0, (tokens+chunk-1)/chunk)
 	for start := 0; start < tokens; start += chunk {
 		part, partBias := q, bias
@@ -93,6 +94,9 @@ func attendChunks(q, k, v, bias *Node) *Node {
 			if rows > 1 {
 				partBias = Slice(bias, AxisRange(), span)
 			}
+		}
+		if n := len(outs); n > 0 && limit > 0 {
+			part, outs[n-1] = InTurn(part, outs[n-1])
 		}
 		o := attendChunk(part, k, v, partBias)
 		o = Reshape(o, batch, heads, o.Shape().Dimensions[1], o.Shape().Dimensions[2])
@@ -117,9 +121,19 @@ func attendChunk(q, k, v, bias *Node) *Node {
 	return Div(o, ConvertDType(sum, o.DType()))
 }
 
-// queryChunk is the number of queries whose scores are formed together.
-func queryChunk(heads, tokens, keys int) int {
+// InTurn has what is computed from next wait until last is there, so that what both need does not live at once.
+func InTurn(next, last *Node) (*Node, *Node) {
+	held := OptimizationBarriers(next, last)
+	return held[0], held[1]
+}
+
+// queryChunk is the number of queries whose scores are formed together: what is fastest, or as many as fit the limit if
+// that is not 0.
+func queryChunk(heads, tokens, keys, limit int) int {
 	row := heads * keys * 4
+	if limit > 0 {
+		return min(tokens, max(1, limit/row))
+	}
 	if row*tokens <= fusedScoreBytes {
 		return tokens
 	}

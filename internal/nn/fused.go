@@ -8,8 +8,21 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// halfAttention is a backend on which attention may round its operands to half precision.
-type halfAttention struct{ compute.Backend }
+// tuned is a backend with choices about attention.
+type tuned struct {
+	compute.Backend
+	half       bool // attention may round its operands to half precision
+	scoreBytes int  // bound of the scores that are stored together; 0: what is fastest
+}
+
+// choices returns a copy of what was chosen so far.
+func choices(backend compute.Backend) *tuned {
+	if chosen, ok := backend.(*tuned); ok {
+		clone := *chosen
+		return &clone
+	}
+	return &tuned{Backend: backend}
+}
 
 // HalfAttention returns the backend with leave to round the operands of attention to bfloat16, where that lets it use an
 // attention kernel of its own; the backend itself if it has none. Models on both are of different backends to GoMLX.
@@ -17,7 +30,28 @@ func HalfAttention(backend compute.Backend) compute.Backend {
 	if !fuses(backend) {
 		return backend
 	}
-	return &halfAttention{backend}
+	t := choices(backend)
+	t.half = true
+	return t
+}
+
+// MinScoreBytes is the least bound of LimitScores: with fewer scores at a time graphs become long.
+const MinScoreBytes = 16 << 20
+
+// LimitScores returns the backend with a bound on the attention scores that a graph holds at a time, in bytes of
+// float32; at least those of one query are formed together. XLA's CPU plugin need not be bound: it does not store them.
+func LimitScores(backend compute.Backend, bytes int64) compute.Backend {
+	t := choices(backend)
+	t.scoreBytes = int(max(bytes, MinScoreBytes))
+	return t
+}
+
+// ScoreBytes is the bound of LimitScores for a graph, or 0.
+func ScoreBytes(g *Graph) int {
+	if t, ok := g.Backend().(*tuned); ok {
+		return t.scoreBytes
+	}
+	return 0
 }
 
 // fuses reports whether a backend has an attention kernel: xla:cuda does, cuDNN's.
@@ -42,7 +76,7 @@ func fusedDType(q, k, v, bias *Node) dtypes.DType {
 	if !q.Shape().Equal(k.Shape()) || !q.Shape().Equal(v.Shape()) || width%8 != 0 || width > maxFusedWidth {
 		return dtypes.InvalidDType
 	}
-	if _, half := backend.(*halfAttention); half && q.DType() == dtypes.Float32 {
+	if t, ok := backend.(*tuned); ok && t.half && q.DType() == dtypes.Float32 {
 		return dtypes.BFloat16
 	}
 	if q.DType() == dtypes.BFloat16 || q.DType() == dtypes.Float16 {

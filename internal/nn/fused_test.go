@@ -122,3 +122,36 @@ func TestHalfAttentionNeedsAKernel(t *testing.T) {
 	backend := fixture.Backend(t)
 	assert.Equal(t, backend, HalfAttention(backend))
 }
+
+// TestLimitScores attends with a bound on the scores: no array of the graph is larger, and nothing else changes.
+func TestLimitScores(t *testing.T) {
+	const heads, queries, keys, width = 2, 1200, 4096, 4
+	ramp := func(tokens int) *tensors.Tensor {
+		flat := make([]float32, heads*tokens*width)
+		for i := range flat {
+			flat[i] = float32(i%23)/8 - 1
+		}
+		return tensors.FromFlatDataAndDimensions(flat, 1, heads, tokens, width)
+	}
+	run := func(backend compute.Backend) (out []float32, largest uintptr) {
+		program := NewProgram(backend, "test", func(_ Params, in []*Node) []*Node {
+			out := Attend(in[0], in[1], in[2], nil)
+			for _, node := range in[0].Graph().Nodes() {
+				if node.NumOutputs() == 1 {
+					largest = max(largest, uintptr(node.Shape().Size()*node.DType().Size()))
+				}
+			}
+			return []*Node{out}
+		})
+		defer program.Close()
+		y, err := program.Call1(nil, ramp(queries), ramp(keys), ramp(keys))
+		require.NoError(t, err)
+		defer Free(y)
+		return tensors.MustCopyFlatData[float32](y), largest
+	}
+	want, whole := run(fixture.Backend(t))
+	require.Greater(t, whole, uintptr(MinScoreBytes))
+	got, bounded := run(LimitScores(HalfAttention(fixture.Backend(t)), 1))
+	require.LessOrEqual(t, bounded, uintptr(MinScoreBytes))
+	require.InDeltaSlice(t, want, got, 1e-5)
+}

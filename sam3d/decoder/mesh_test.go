@@ -69,6 +69,13 @@ func checkMeshDecoder(t *testing.T, f *fixture.Case, c meshCase) int {
 	defer d.Close()
 	coords, latents := caseVoxels(t, f, c.Resolution), f.Float32s(t, "in/feats")
 	checkMeshFeatures(t, f, d, coords, latents)
+	d.SlabVoxels = 10
+	inSlabs, err := d.DecodeBatch(t.Context(), coords, latents)
+	require.NoError(t, err)
+	if len(inSlabs) == 1 {
+		checkMesh(t, f, inSlabs[0], "out/vertex_attrs", "")
+	}
+	d.SlabVoxels = 0
 	meshes, err := d.DecodeBatch(t.Context(), coords, latents)
 	require.NoError(t, err)
 	require.Len(t, meshes, coords.Batches())
@@ -95,13 +102,20 @@ func checkMeshFeatures(t *testing.T, f *fixture.Case, d *MeshDecoder, coords *sp
 			f.CheckWithin(t, "mid/"+name, values, fixture.Tolerance{Abs: 5e-5, Rel: 1e-5})
 		}
 	}
-	out, fine, err := d.features(t.Context(), coords, latents)
-	require.NoError(t, err)
-	defer nn.Free(out)
-	check("out_layer", fine.Layout, out)
-	if f.Has("mid/fine_coords") {
-		f.Check(t, "mid/fine_coords", flat(fine.Voxels))
+	for _, slab := range []int{0, 10, 3 * len(coords.Voxels)} {
+		d.SlabVoxels = slab
+		require.NoError(t, d.features(t.Context(), coords, latents, func(fine *sparse.Coords, out []float32) error {
+			if f.Has("mid/out_layer") {
+				values := out[:len(fine.Voxels)*d.cfg.features()]
+				f.CheckWithin(t, "mid/out_layer", values, fixture.Tolerance{Abs: 5e-5, Rel: 1e-5})
+			}
+			if f.Has("mid/fine_coords") {
+				f.Check(t, "mid/fine_coords", flat(fine.Voxels))
+			}
+			return nil
+		}))
 	}
+	d.SlabVoxels = 0
 	x, err := d.cfg.run(t.Context(), d.backend, d.torso, coords, latents)
 	require.NoError(t, err)
 	check(fmt.Sprintf("blocks.%d", d.cfg.Blocks-1), coords.Layout, x)
@@ -229,15 +243,37 @@ func TestMeshBadInput(t *testing.T) {
 func TestMeshCancelled(t *testing.T) {
 	d := tinyMesh(t, true)
 	coords, latents := blob(t, 16, 1)
-	for checks := 0; ; checks++ {
-		ctx := &countdown{Context: t.Context(), left: checks}
-		out, _, err := d.features(ctx, coords, latents)
-		if err == nil {
-			nn.Free(out)
-			require.Greater(t, checks, d.cfg.Blocks+2*meshLevels)
-			return
+	nothing := func(*sparse.Coords, []float32) error { return nil }
+	for _, test := range []struct{ slab, programs int }{{0, 2 * meshLevels}, {coords.Layout.Count, 1 + 2*8}} {
+		d.SlabVoxels = test.slab
+		for checks := 0; ; checks++ {
+			ctx := &countdown{Context: t.Context(), left: checks}
+			err := d.features(ctx, coords, latents, nothing)
+			if err == nil {
+				require.Greater(t, checks, d.cfg.Blocks+test.programs)
+				break
+			}
+			require.ErrorIs(t, err, context.Canceled)
 		}
-		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+// TestMeshInSlabs makes the same mesh a few voxels at a time.
+func TestMeshInSlabs(t *testing.T) {
+	d := tinyMesh(t, true)
+	coords, latents := blob(t, 16, 2)
+	whole, err := d.DecodeBatch(t.Context(), coords, latents)
+	require.NoError(t, err)
+	for _, slab := range []int{1, 50, 333, 1 << 20} {
+		d.SlabVoxels = slab
+		got, err := d.DecodeBatch(t.Context(), coords, latents)
+		require.NoError(t, err)
+		require.Len(t, got, len(whole))
+		for i, mesh := range got {
+			require.Equal(t, whole[i].Faces, mesh.Faces)
+			require.InDeltaSlice(t, whole[i].Vertices, mesh.Vertices, 1e-5)
+			require.InDeltaSlice(t, whole[i].Colors, mesh.Colors, 1e-5)
+		}
 	}
 }
 
