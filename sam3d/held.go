@@ -4,6 +4,7 @@ package sam3d
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/gomlx3d/image3d/weights"
 )
@@ -38,7 +39,11 @@ func use[M closer, T any](h *held[M], work func(M) (T, error)) (out T, err error
 		return out, fmt.Errorf("load weights: %w", err)
 	}
 	if h.stream {
-		defer h.unload()
+		defer func() {
+			h.unload()
+			debug.FreeOSMemory() // of results' copies and of uploads; then what the backend has freed
+			releaseNative()
+		}()
 	}
 	return work(h.model)
 }

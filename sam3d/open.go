@@ -29,8 +29,14 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 	if err != nil {
 		return err
 	}
+	if p.limit > 0 {
+		if err := p.limitMemory(p.demandOf(sets, depth)); err != nil {
+			depth.close()
+			return err
+		}
+	}
 	if p.stream {
-		p.files = append(p.files, depth.close)
+		p.files = append(p.files, depth.close, func() { _ = c.Close() })
 	} else {
 		defer depth.close()
 	}

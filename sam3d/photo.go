@@ -74,6 +74,11 @@ func (p *Pipeline) Prepare(ctx context.Context, request Request) (photo *Photo, 
 	}
 	r := newRun(ctx, p, &request, nil)
 	defer r.cancel()
+	if r.needsDepth() {
+		if err := p.checkPicture(photo.Width, photo.Height); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.begin(ctx); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,15 @@ type Options struct {
 	// Stream has the weights of a stage on the device during that stage only: they are read anew for each object, and the
 	// device holds those of one stage instead of all. The checkpoint's files stay open and must not change.
 	Stream bool
+	// MemoryLimit bounds, in bytes, the memory of the device; on a CPU that is the process's resident set. Open streams
+	// the weights if they do not fit, and the mesh decoder works in slabs where it must; results differ by rounding at
+	// most. If that is not enough for an object of the most voxels, Open fails with a *MemoryError that says what is. The
+	// needs are estimates, made from measurements on xla:cpu. They are those of the pipeline: what the process holds
+	// besides, results and pictures that wait, comes on top. 0 is no limit.
+	MemoryLimit int64
+	// ScoreBytes bounds the attention scores that are stored at a time, in bytes, at least 16 MiB. 0 chooses: chunks that
+	// are fast on xla:cpu, which stores no scores, and 256 MiB on other backends under a MemoryLimit.
+	ScoreBytes int64
 	// FusedAttention lets the encoders and flows attend by the backend's own kernel where it has one (xla:cuda, cuDNN's),
 	// in bfloat16. It takes part of the time and never stores the scores; but it is not float32, and so off by default.
 	// Cross attention, windows and the depth model do without, as does every other backend.
@@ -54,8 +63,11 @@ type Pipeline struct {
 	gaussians4       held[*decoder.GaussiansDecoder]
 	mesh             held[*decoder.MeshDecoder]
 
-	stream bool     // weights are on the device during their stage only
-	files  []func() // close what is streamed from
+	scoreBytes int64    // bound of what attention stores; 0: none
+	limit      int64    // of memory; 0: none
+	demand     demand   // if there is a limit
+	stream     bool     // weights are on the device during their stage only
+	files      []func() // close what is streamed from
 
 	turn      chan struct{} // holds one token: whoever has it may use the device
 	closing   chan struct{} // closed by Close
@@ -66,7 +78,7 @@ type Pipeline struct {
 // "owner/name@revision" of the model hub with one of them.
 //
 // The weights go to the device in the precision of their files. Every tensor must be there, and no other: an ErrWeights
-// lists all that is wrong. Other errors match ErrBackend, ErrConfig, weights.ErrMissing, weights.ErrFormat, the hub
+// lists all that is wrong. Other errors match ErrMemory, ErrBackend, ErrConfig, weights.ErrMissing, weights.ErrFormat, the hub
 // errors of package weights, or ctx.Err().
 func Open(ctx context.Context, source string, options Options) (p *Pipeline, err error) {
 	defer guard(&err)
@@ -91,7 +103,7 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	if err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, withMissingYAML(err, checkpoint))
 	}
-	opened := &Pipeline{cfg: cfg, backend: backend, models: backend, stream: options.Stream, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	opened := &Pipeline{cfg: cfg, backend: backend, models: backend, limit: options.MemoryLimit, stream: options.Stream, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	defer func() {
 		if p == nil { // an error or a panic
 			opened.free()
@@ -100,10 +112,8 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	if options.FusedAttention {
 		opened.models = nn.HalfAttention(backend)
 	}
+	opened.limitScores(options)
 	opened.turn <- struct{}{}
-	if options.Stream {
-		opened.files = append(opened.files, func() { _ = checkpoint.Close() })
-	}
 	err = opened.load(ctx, checkpoint, options)
 	if errors.Is(err, ErrWeights) {
 		err = withMissingYAML(err, checkpoint)

@@ -70,7 +70,7 @@ func (r *run) prepare() error {
 		r.warn("the mask covers only %.4f %% of the picture: there is little to see of the object", 100*coverage)
 	}
 	if r.needsDepth() {
-		return nil
+		return r.p.checkPicture(r.picture.Size())
 	}
 	return r.condition(r.known())
 }
@@ -307,6 +307,9 @@ func (r *run) decode(coords *sparse.Coords, latents []float32) (err error) {
 	}
 	if err == nil && wanted&Mesh != 0 {
 		r.result.Mesh, err = with(r, &r.p.mesh, StageMesh, 1, func(m *decoder.MeshDecoder) (*flexicubes.Mesh, error) {
+			if r.p.limit > 0 {
+				m.SlabVoxels = r.p.demand.slabVoxels(r.p.limit, r.p.stream, coords.Layout.Count)
+			}
 			return m.Decode(r.ctx, coords, latents)
 		})
 	}

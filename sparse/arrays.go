@@ -119,7 +119,7 @@ func device[T int32 | float32](flat []T, dims ...int) array {
 func upload(backend compute.Backend, list ...array) (Arrays, error) {
 	var out Arrays
 	for _, a := range list {
-		t, err := tensors.FromRaw(backend, 0, a.shape, a.bytes)
+		t, err := tensors.FromRaw(nn.Plain(backend), 0, a.shape, a.bytes)
 		if err != nil {
 			out.Free()
 			return nil, fmt.Errorf("sparse: upload %s: %w", a.shape, err)

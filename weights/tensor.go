@@ -62,6 +62,18 @@ func NewSet(tensors map[string]Tensor) *Set { return &Set{tensors: tensors} }
 // Names returns the tensor names in ascending order.
 func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.tensors)) }
 
+// Bytes is what the tensors take on a device.
+func (s *Set) Bytes() (bytes int64) {
+	for _, t := range s.tensors {
+		size := int64(t.DType.Size())
+		for _, d := range t.Shape {
+			size *= int64(d)
+		}
+		bytes += size
+	}
+	return bytes
+}
+
 // Len returns the number of tensors.
 func (s *Set) Len() int { return len(s.tensors) }
 
@@ -160,6 +172,9 @@ func (s *Set) upload(backend compute.Backend, name string) (d *tensors.Tensor, e
 	shape, data := shapes.Make(t.DType, t.Shape...), t.Data
 	if shape.Size() == 0 && len(data) == 0 {
 		return tensors.FromShape(shape), nil // not every backend takes a buffer of nothing
+	}
+	if wrapper, ok := backend.(interface{ Unwrap() compute.Backend }); ok {
+		backend = wrapper.Unwrap() // arrays belong to the backend inside
 	}
 	if backend != nil && !backend.HasSharedBuffers() {
 		// Such a backend is given a typed slice of these bytes instead of a copy of them.

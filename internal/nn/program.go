@@ -103,6 +103,7 @@ type GraphFn func(p Params, in []*Node) []*Node
 // one compiled block serves all layers of the same shape. It is safe for concurrent use.
 type Program struct {
 	backend compute.Backend
+	choices *tuned
 	name    string
 	build   GraphFn
 
@@ -122,7 +123,7 @@ func CompileTime() time.Duration { return time.Duration(compileTime.Load()) }
 
 // NewProgram returns a program that compiles on its first call.
 func NewProgram(backend compute.Backend, name string, build GraphFn) *Program {
-	return &Program{backend: backend, name: name, build: build, execs: make(map[string]*Exec), started: make(map[*Graph]time.Time)}
+	return &Program{backend: Plain(backend), choices: choices(backend), name: name, build: build, execs: make(map[string]*Exec), started: make(map[*Graph]time.Time)}
 }
 
 // Call runs the program on the backend's first device. Inputs are tensors, or Go values as graph.Exec takes them. The
@@ -200,6 +201,7 @@ func (p *Program) exec(names []string) (*Exec, error) {
 			}
 		}()
 		compilations.Add(1)
+		g.AttachState(tunedState{}, p.choices)
 		p.clock(g, true)
 		inputs := len(args) - len(names)
 		nodes := make(map[string]*Node, len(names))

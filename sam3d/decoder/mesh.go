@@ -34,8 +34,7 @@ type MeshDecoder struct {
 	last    slabWeights
 
 	// SlabVoxels bounds how many voxels of the middle grid, of twice the latent's resolution, the last block works on at
-	// a time. It is set before the first Decode. 0 is all at once: faster by about a sixth, while an object of 20,000
-	// voxels takes 2 GB more.
+	// a time. It must not change during a Decode. 0 is all at once, which is faster and takes more memory.
 	SlabVoxels int
 }
 
