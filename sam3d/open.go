@@ -44,6 +44,23 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 		whole := from(p, p.backend, depth.set, depth.cfg, moge.New)
 		p.depth = &whole
 	}
+	p.hold(sets)
+	if p.stream {
+		return ctx.Err()
+	}
+	for _, part := range p.parts() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := part.load(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold has the models but the depth model made of the sets of their components, when they are needed.
+func (p *Pipeline) hold(sets map[string]*weights.Set) {
 	p.condition = held[*condition.Encoder]{stream: p.stream, open: func() (*condition.Encoder, error) {
 		e, err := condition.New(p.models, p.cfg.structureTokens, sets[weights.SSConditionEmbedder],
 			p.cfg.latentTokens, sets[weights.SLATConditionEmbedder])
@@ -59,18 +76,6 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 	p.gaussians = from(p, p.models, sets[weights.SLATDecoderGS], p.cfg.gaussians, decoder.NewGaussians)
 	p.gaussians4 = from(p, p.models, sets[weights.SLATDecoderGS4], p.cfg.gaussians4, decoder.NewGaussians)
 	p.mesh = from(p, p.models, sets[weights.SLATDecoderMesh], p.cfg.mesh, decoder.NewMesh)
-	if p.stream {
-		return ctx.Err()
-	}
-	for _, part := range p.parts() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := part.load(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // from is a model that is made of a set and a configuration.
