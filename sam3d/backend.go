@@ -5,11 +5,16 @@ package sam3d
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/gomlx/compute"
 	_ "github.com/gomlx/compute/gobackend" // "go"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/gomlx3d/image3d/internal/nn"
 )
 
 // DefaultBackend is used when neither Options.Backend nor $GOMLX_BACKEND names one: GoMLX's pure Go backend, which
@@ -66,6 +71,10 @@ func OpenBackend(config string) (backend compute.Backend, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w %q: %w", ErrBackend, config, err)
 	}
+	if err := probe(backend); err != nil {
+		backend.Finalize()
+		return nil, fmt.Errorf("%w %q: %w", ErrBackend, config, err)
+	}
 	if backends.byConfig == nil {
 		backends.byConfig = make(map[string]compute.Backend)
 	}
@@ -81,4 +90,28 @@ func withoutTF32(config string) string {
 		return config
 	}
 	return config + ",tf32=false"
+}
+
+// probe runs a first small program, because a plugin may not support the device that it found, and would tell only when
+// an object is half made.
+func probe(backend compute.Backend) error {
+	program := nn.NewProgram(backend, "probe", func(_ nn.Params, in []*Node) []*Node { return []*Node{Add(in[0], in[0])} })
+	defer program.Close()
+	out, err := program.Call1(nil, []float32{1, 2})
+	var sums []float32
+	if err == nil {
+		defer nn.Free(out)
+		sums, err = tensors.CopyFlatData[float32](out)
+	}
+	if err == nil && !slices.Equal(sums, []float32{2, 4}) {
+		err = fmt.Errorf("1 + 1 and 2 + 2 are %v", sums)
+	}
+	if err == nil {
+		return nil
+	}
+	devices := make([]string, backend.NumDevices())
+	for i := range devices {
+		devices[i] = backend.DeviceDescription(compute.DeviceNum(i))
+	}
+	return fmt.Errorf("%s cannot run a first program on its devices %q: %w", backend.Description(), devices, err)
 }

@@ -57,3 +57,30 @@ func TestPluginChild(t *testing.T) {
 	require.ErrorIs(t, err, sam3d.ErrBackend)
 	_, _ = os.Stdout.WriteString(err.Error() + "\n")
 }
+
+// TestBackendPrintsNothing opens and uses XLA in another process, with all that it logs: the standard output stays free
+// for what a program has to say.
+func TestBackendPrintsNothing(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run", "^TestLoudChild$")
+	child.Env = append(os.Environ(), "IMAGE3D_LOUD_CHILD=1", compute.ConfigEnvVar+"=xla:cpu", "TF_CPP_MIN_LOG_LEVEL=0", "TF_CPP_MAX_VLOG_LEVEL=1")
+	var log strings.Builder
+	child.Stderr = &log
+	out, err := child.Output()
+	require.NoError(t, err, log.String())
+	if strings.Contains(log.String(), "without XLA") || strings.Contains(log.String(), "no PJRT plugin") {
+		t.Skip("no XLA: " + log.String())
+	}
+	require.Equal(t, "{}\nPASS\n", string(out))
+	require.NotEmpty(t, log.String(), "XLA was to log")
+}
+
+// TestLoudChild is the other process.
+func TestLoudChild(t *testing.T) {
+	if os.Getenv("IMAGE3D_LOUD_CHILD") == "" {
+		t.Skip("run by TestBackendPrintsNothing")
+	}
+	if _, err := sam3d.OpenBackend(""); err != nil { // which runs a program
+		_, _ = os.Stderr.WriteString(err.Error())
+	}
+	_, _ = os.Stdout.WriteString("{}\n")
+}

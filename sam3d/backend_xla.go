@@ -42,9 +42,14 @@ func checkPlugin(config string) error {
 			"PJRT_PLUGIN_LIBRARY_PATH to its folder, or choose the backend \"go\"", name, where, err)
 	}
 	major, minor := plugin.Version()
+	return checkVersion(plugin.Path(), major, minor)
+}
+
+// checkVersion refuses a plugin whose API is another than that of the models.
+func checkVersion(path string, major, minor int) error {
 	if major != 0 || minor < oldestPlugin {
 		return fmt.Errorf("the PJRT plugin %s has API version %d.%d, and 0.%d or newer is needed; install one with "+
-			"\"make plugin\" (plugin-cuda, plugin-rocm)", plugin.Path(), major, minor, oldestPlugin)
+			"\"make plugin\" (plugin-cuda, plugin-rocm)", path, major, minor, oldestPlugin)
 	}
 	return nil
 }

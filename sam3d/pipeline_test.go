@@ -48,14 +48,17 @@ func TestEvents(t *testing.T) {
 	require.GreaterOrEqual(t, result.Took, elapsed)
 }
 
-// TestCancelAtEveryEvent cancels at each event of a whole run in turn: nothing happens afterwards but the return.
+// TestCancelAtEveryEvent cancels at each event of a whole run in turn: nothing happens afterwards but the return, and
+// nothing is left on the device.
 func TestCancelAtEveryEvent(t *testing.T) {
-	p, r := pipeline(t), request(t)
-	r.Steps, r.LatentSteps, r.Outputs = 2, 2, sam3d.Gaussians|sam3d.Gaussians4|sam3d.Mesh
+	d, name := openDevice(t)
+	p, r := openOn(t, name, sam3d.Options{}), everything(t)
+	r.Steps, r.LatentSteps = 2, 2
 	events := 0
 	r.Progress = func(sam3d.Event) { events++ }
 	want, err := p.Generate(context.Background(), r)
 	require.NoError(t, err)
+	kept := d.Shapes()
 	for at := range events {
 		ctx, cancel := context.WithCancel(context.Background())
 		seen := 0
@@ -68,6 +71,7 @@ func TestCancelAtEveryEvent(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled, "event %d", at)
 		require.Nil(t, result)
 		require.Equal(t, at+1, seen, "events after the cancellation")
+		require.Empty(t, d.More(kept), "event %d", at)
 	}
 	r.Progress = nil
 	again, err := p.Generate(context.Background(), r)
