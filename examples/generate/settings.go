@@ -19,6 +19,7 @@ type settings struct {
 	model, out, backend string
 	stream, json, force bool
 	fused               bool
+	memory              cli.Bytes
 	meshFormats         []string
 }
 
@@ -35,6 +36,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go); xla:cuda,tf32 multiplies in TF32")
 	s.sampling.Define(flags)
 	flags.BoolVar(&s.stream, "stream", false, "hold the weights of one stage at a time: less memory, slower")
+	flags.Var(&s.memory, "memory-limit", "memory to keep to, as 8GB or 7.5GiB: weights are streamed and the mesh made in slabs where it must be (default: none)")
 	flags.BoolVar(&s.fused, "fused-attention", false, "on xla:cuda, attend by cuDNN's kernel in bfloat16 where it can")
 	flags.StringVar(&meshFormatList, "mesh-format", "glb", "files of the mesh, of glb, obj and stl")
 	flags.BoolVar(&s.json, "json", false, "print the result as JSON")

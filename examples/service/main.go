@@ -72,7 +72,7 @@ func serve(ctx context.Context, s settings, stdout io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	model := &engine.Engine{MaxPixels: s.maxPixels}
+	model := &engine.Engine{MemoryLimit: int64(s.memory), MaxPixels: s.maxPixels}
 	defer func() { err = errors.Join(err, model.Close()) }()
 	server := &api.Server{Store: jobs, Queue: queue, Hub: hub, Metrics: numbers, Log: log, Keys: s.keys, Hosts: s.hosts,
 		MaxUpload: s.maxUpload, UploadTime: s.uploadTime, MaxPixels: s.maxPixels, Demo: s.model == "", Check: model.Check, Ready: model.Ready, Page: page.Handler()}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomlx3d/image3d/examples/internal/cli"
 	"github.com/gomlx3d/image3d/examples/service/internal/api"
 	"github.com/gomlx3d/image3d/examples/service/internal/worker"
 )
@@ -25,6 +26,7 @@ type settings struct {
 	hosts                                  []string
 	maxUpload                              int64
 	maxPixels                              int
+	memory                                 cli.Bytes
 	uploadTime, grace                      time.Duration
 	limits                                 worker.Limits
 	keys                                   api.Keys
@@ -49,6 +51,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.DurationVar(&s.grace, "grace", 30*time.Second, "for the running job to end when the service is stopped; it goes back into the queue otherwise")
 	flags.Int64Var(&s.maxUpload, "max-upload", 64<<20, "bytes of one submission")
 	flags.IntVar(&s.maxPixels, "max-pixels", 25_000_000, "of a photograph, a mask or a point map")
+	flags.Var(&s.memory, "memory-limit", "of the model, as 8GB or 7.5GiB (default: none)")
 	flags.DurationVar(&s.uploadTime, "upload-time", 2*time.Minute, "for one submission to arrive")
 	if err := flags.Parse(args); err != nil {
 		return s, err

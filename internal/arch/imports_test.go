@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"examples/internal/segmenter/tiny": {"sam3d/segment", "weights"},
 	"examples/randomweights":           {"examples/internal/cli", "sam3d", "sam3d/condition", "sam3d/decoder", "sam3d/flow", "moge", "weights", "internal/nn"},
 	"examples/scene":                   {"examples/internal/cli", "examples/internal/objects", "examples/internal/scenes", "sam3d", "testdata"},
-	"examples/service": {"examples/service/internal/api", "examples/service/internal/engine", "examples/service/internal/events",
+	"examples/service": {"examples/internal/cli", "examples/service/internal/api", "examples/service/internal/engine", "examples/service/internal/events",
 		"examples/service/internal/metrics", "examples/service/internal/page", "examples/service/internal/store", "examples/service/internal/worker"},
 	"examples/service/internal/store":   {},
 	"examples/service/internal/events":  {},

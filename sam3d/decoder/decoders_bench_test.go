@@ -95,12 +95,19 @@ func insideWeights(cfg MeshConfig) *weights.Set {
 }
 
 // BenchmarkMeshDecoder decodes at the released size.
-func BenchmarkMeshDecoder(b *testing.B) {
+func BenchmarkMeshDecoder(b *testing.B) { benchMeshDecoder(b, 0) }
+
+// BenchmarkMeshDecoderInSlabs is BenchmarkMeshDecoder with less memory.
+func BenchmarkMeshDecoderInSlabs(b *testing.B) { benchMeshDecoder(b, 16384) }
+
+func benchMeshDecoder(b *testing.B, slab int) {
+	b.Helper()
 	coords, latents := shell(b)
 	cfg := ReleasedMesh()
 	d, err := NewMesh(fixture.Backend(b), cfg, insideWeights(cfg))
 	require.NoError(b, err)
 	defer d.Close()
+	d.SlabVoxels = slab
 	vertices, faces := 0, 0
 	benchDecoder(b, len(coords.Voxels), func() error {
 		mesh, err := d.Decode(b.Context(), coords, latents)

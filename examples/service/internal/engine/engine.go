@@ -25,6 +25,8 @@ var ErrNotReady = errors.New("engine: the model is not loaded")
 type Engine struct {
 	// MaxPixels bounds pictures, masks and point maps.
 	MaxPixels int
+	// MemoryLimit is that of sam3d.Options.
+	MemoryLimit int64
 
 	pipeline atomic.Pointer[sam3d.Pipeline]
 }
@@ -39,7 +41,7 @@ func (e *Engine) Open(ctx context.Context, source, backend string) error {
 		defer remove() // the weights are on the device by then
 		source = folder
 	}
-	pipeline, err := sam3d.Open(ctx, source, sam3d.Options{Backend: backend})
+	pipeline, err := sam3d.Open(ctx, source, sam3d.Options{Backend: backend, MemoryLimit: e.MemoryLimit})
 	if err != nil {
 		return err
 	}
