@@ -137,7 +137,7 @@ func (d demand) work(stage Stage, voxels, slab int64) int64 {
 func (d demand) meshWork(voxels, slab int64) int64 {
 	const float, children, features = 4, 8, 101
 	width := int64(d.cfg.mesh.Width)
-	last := children * (width/8*4 + features) * float // of a voxel of the middle grid
+	last := children * (width/8*6 + features) * float // of a voxel of the middle grid
 	if slab == 0 {
 		return children * voxels * last
 	}
