@@ -4,8 +4,9 @@ XLA := GOMLX_BACKEND=xla:cpu PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS)
 BENCH ?= .
 BENCH_PEER ?=
 FUZZTIME ?= 60s
+KIND ?= cuda
 
-.PHONY: help page test vet test-go test-xla race fuzz bench bench-peer readers plugin plugin-cuda plugin-rocm fmt tidy
+.PHONY: help page test vet test-go test-xla race fuzz bench bench-peer readers plugin plugin-cuda plugin-rocm gpu-check fmt tidy
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -53,6 +54,9 @@ plugin-cuda: ## install the CUDA 13 PJRT plugin into .plugins
 
 plugin-rocm: ## install the ROCm 7 PJRT plugin into .plugins
 	scripts/plugin.sh rocm $(PLUGINS)
+
+gpu-check: ## build, reference cases and a full-size object on KIND (cuda, rocm, cpu); writes out/check-KIND/gpu_check.json
+	PLUGINS=$(PLUGINS) scripts/gpu_check.sh $(KIND)
 
 fmt: ## format the code
 	gofmt -s -w .

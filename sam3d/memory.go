@@ -184,11 +184,12 @@ func (p *Pipeline) checkPicture(width, height int) error {
 	return nil
 }
 
-// limitScores gives the models' backends a bound on what attention stores: that of the options, or a usual one
+// limitScores gives the models' backends a bound on what attention stores: that of the options, or a usual one on GPUs and
 // under a memory limit. XLA's CPU plugin stores no scores.
 func (p *Pipeline) limitScores(options Options) {
 	p.scoreBytes = options.ScoreBytes
-	if p.scoreBytes == 0 && options.MemoryLimit > 0 && !nn.FusesScores(p.backend) {
+	careful := options.MemoryLimit > 0 || p.backend.Name() == "xla"
+	if p.scoreBytes == 0 && careful && !nn.FusesScores(p.backend) {
 		p.scoreBytes = nn.UsualScoreBytes
 	}
 	if p.scoreBytes > 0 {
