@@ -38,7 +38,7 @@ def compare(name, case, runs, warm):
         "name": name, "ours_s": middle(a for a, _ in sums), "peer_s": middle(b for _, b in sums), "ratio": middle(a / b for a, b in sums),
         "bar": case.bar, "runs": sums, "ours": ours_parts, "peer": peer_parts,
         "ours_peak_mb": max(f.get("MB-peak", 0) for f in figures), "peer_peak_mb": peak,
-        "compile_s": middle(sum(f.get("s-first", f["s"]) - f["s"] for f in one.values()) for one, _ in pairs),
+        "compile_s": max(0, middle(sum(f.get("s-first", f["s"]) - f["s"] for f in one.values()) for one, _ in pairs)),
         "parameters": case.parameters, "peer_shapes": {part: f["shapes"] for part, f in last[1].items()}, "ours_counts": extra,
     }
 
