@@ -31,7 +31,7 @@ fuzz: ## every fuzz target for FUZZTIME (60s), one after the other
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z]+' $$dir/*_test.go | cut -d' ' -f2); do \
 			echo "$$dir $$target"; \
-			GOMLX_BACKEND=go go test $$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+			GOMLX_BACKEND=go go test $$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 		done; \
 	done
 

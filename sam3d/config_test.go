@@ -110,6 +110,9 @@ func everyChange(node any, path string, values []any, f func(path string)) {
 
 // TestHostileConfig puts every hostile value at every place of the small checkpoints' configurations.
 func TestHostileConfig(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it reads thousands of configurations, one after the other")
+	}
 	both := checkpoints(t)
 	official, bundle := both[weights.Official], both[weights.MLX]
 	values := hostile()

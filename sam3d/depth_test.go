@@ -31,6 +31,7 @@ func fullBundle(t *testing.T) string {
 
 // TestMetricDepth: with the MLX bundle a picture and a mask are enough for a pose in metres.
 func TestMetricDepth(t *testing.T) {
+	skipIfShort(t)
 	c := fixture.Load(t, "e2e_mlx", "a_pointmap")
 	request := endToEndRequest(t, c)
 	request.PointMap, request.Outputs, request.Noise.Latent = nil, sam3d.Gaussians4, nil
@@ -80,6 +81,7 @@ func TestMetricDepth(t *testing.T) {
 
 // TestDepthModelOption takes another depth model than the checkpoint's.
 func TestDepthModelOption(t *testing.T) {
+	skipIfShort(t)
 	bundle := fullBundle(t)
 	official := filepath.Join(fixture.Dir(), "checkpoint_official_tiny", "moge-vitl", "model.pt")
 	r := request(t)

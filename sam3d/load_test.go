@@ -75,6 +75,7 @@ func TestMissingFiles(t *testing.T) {
 
 // TestMissingYAML: without its YAML the small checkpoint is taken for the released model, and the error says so.
 func TestMissingYAML(t *testing.T) {
+	skipIfShort(t)
 	documents, err := filepath.Glob(filepath.Join(tiny(t, "checkpoint_official_tiny"), "*.yaml"))
 	require.NoError(t, err)
 	require.Len(t, documents, 7)
@@ -115,6 +116,7 @@ func TestSwappedDecoders(t *testing.T) {
 }
 
 func TestDamagedFiles(t *testing.T) {
+	skipIfShort(t)
 	for _, file := range append(slices.Sorted(maps.Keys(files)), "moge-vitl/model.pt") {
 		folder := tiny(t, "checkpoint_official_tiny")
 		path := filepath.Join(folder, file)
@@ -143,6 +145,7 @@ func TestDamagedFiles(t *testing.T) {
 
 // TestDepthModel: a depth model that is there must be right, one that cannot be had is a warning.
 func TestDepthModel(t *testing.T) {
+	skipIfShort(t)
 	folder := model(t)
 	pipelineFile := filepath.Join(folder, "pipeline.yaml")
 	text, err := os.ReadFile(pipelineFile)
@@ -266,6 +269,7 @@ func TestWrongTensors(t *testing.T) {
 
 // TestOpenOften opens and closes: a pipeline that failed leaves nothing, and one that did not works.
 func TestOpenOften(t *testing.T) {
+	skipIfShort(t)
 	good, bad := model(t), model(t)
 	require.NoError(t, os.Remove(filepath.Join(bad, "slat_decoder_mesh.ckpt")))
 	for range 3 {

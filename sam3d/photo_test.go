@@ -96,6 +96,7 @@ func samePoints(t *testing.T, a, b *sam3d.PointMap) {
 
 // TestPhotoAlpha: a photo without a mask means the photograph's own alpha.
 func TestPhotoAlpha(t *testing.T) {
+	skipIfShort(t)
 	p, r := pipeline(t), request(t)
 	cut := photo(64, 48)
 	for i := 3; i < len(cut.Pix); i += 4 {

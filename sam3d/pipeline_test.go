@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/sam3d"
 )
 
@@ -51,6 +54,7 @@ func TestEvents(t *testing.T) {
 // TestCancelAtEveryEvent cancels at each event of a whole run in turn: nothing happens afterwards but the return, and
 // nothing is left on the device.
 func TestCancelAtEveryEvent(t *testing.T) {
+	skipIfShort(t)
 	d, name := openDevice(t)
 	p, r := openOn(t, name, sam3d.Options{}), everything(t)
 	r.Steps, r.LatentSteps = 2, 2
@@ -169,6 +173,7 @@ func TestConcurrent(t *testing.T) {
 
 // TestSeeds checks that a seed, and nothing else, decides the noise, also in another pipeline.
 func TestSeeds(t *testing.T) {
+	skipIfShort(t)
 	r := request(t)
 	r.Seed = 7
 	first, err := pipeline(t).Generate(context.Background(), r)
@@ -246,4 +251,26 @@ func TestProgressPanics(t *testing.T) {
 	r.Progress = nil
 	_, err := p.Generate(context.Background(), r)
 	require.NoError(t, err)
+}
+
+// TestNoVoxels: where the model sees no object that is an error of its own, which leaves nothing and ends nothing.
+func TestNoVoxels(t *testing.T) {
+	skipIfShort(t)
+	d, name := openDevice(t)
+	folder := model(t)
+	// The decoder as it was before it was made to see something everywhere.
+	blind, err := os.ReadFile(filepath.Join(fixture.Dir(), "checkpoint_official_tiny", "ss_decoder.ckpt"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "ss_decoder.ckpt"), blind, 0o600))
+	p, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: name})
+	require.NoError(t, err)
+	defer p.Close()
+	kept := d.Shapes()
+	for range 2 {
+		result, err := p.Generate(t.Context(), request(t))
+		require.ErrorIs(t, err, sam3d.ErrNoVoxels)
+		require.Nil(t, result)
+		require.Empty(t, d.More(kept))
+	}
+	require.NoError(t, p.Warmup(t.Context(), request(t), 20), "needs no object")
 }

@@ -38,6 +38,7 @@ type endToEnd struct {
 
 // TestReference runs the whole pipeline on a small bundle with the noise of the reference.
 func TestReference(t *testing.T) {
+	skipIfShort(t)
 	fixture.Run(t, "e2e_mlx", func(t *testing.T, c *fixture.Case) {
 		var e endToEnd
 		require.NoError(t, json.Unmarshal(c.Raw, &e))
@@ -47,6 +48,7 @@ func TestReference(t *testing.T) {
 
 // TestOfficialFolderGivesTheSame runs the same weights from a folder in the official layout.
 func TestOfficialFolderGivesTheSame(t *testing.T) {
+	skipIfShort(t)
 	c := fixture.Load(t, "e2e_mlx", "a_pointmap")
 	request := endToEndRequest(t, c)
 	official := generate(t, filepath.Join(fixture.Dir(), "checkpoint_official_tiny"), request)

@@ -124,6 +124,7 @@ func TestRequestErrors(t *testing.T) {
 
 // TestLatentNoiseOfOtherVoxels: only the structure tells how much latent noise there must be.
 func TestLatentNoiseOfOtherVoxels(t *testing.T) {
+	skipIfShort(t)
 	r := request(t)
 	r.Noise = &sam3d.Noise{Latent: make([]float32, 8)}
 	_, err := pipeline(t).Generate(context.Background(), r)
@@ -133,6 +134,7 @@ func TestLatentNoiseOfOtherVoxels(t *testing.T) {
 
 // TestPictures makes objects of pictures of awkward kinds and sizes.
 func TestPictures(t *testing.T) {
+	skipIfShort(t)
 	p := pipeline(t)
 	noisy := func(img draw.Image) image.Image {
 		b := img.Bounds()
@@ -183,6 +185,7 @@ func TestPictures(t *testing.T) {
 
 // TestPictureFiles reads pictures of other kinds than programs make, and makes objects of them.
 func TestPictureFiles(t *testing.T) {
+	skipIfShort(t)
 	folder := t.TempDir()
 	bounds := image.Rect(0, 0, 64, 48)
 	write := func(name string, encode func(f *os.File) error) string {

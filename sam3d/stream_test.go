@@ -42,6 +42,7 @@ func TestStream(t *testing.T) {
 
 // TestStreamOfRemovedFolder goes on with the files that are open.
 func TestStreamOfRemovedFolder(t *testing.T) {
+	skipIfShort(t)
 	folder := model(t)
 	p, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: backendName(), Stream: true})
 	require.NoError(t, err)
@@ -57,6 +58,7 @@ func TestStreamOfRemovedFolder(t *testing.T) {
 
 // TestSecondObjectCompilesNothing makes two objects of as many voxels.
 func TestSecondObjectCompilesNothing(t *testing.T) {
+	skipIfShort(t)
 	p, r := pipeline(t), request(t)
 	r.Outputs = sam3d.Gaussians | sam3d.Mesh
 	_, err := p.Generate(t.Context(), r)
