@@ -5,9 +5,11 @@
 //
 //	go run ./examples/service
 //	go run ./examples/service -model checkpoints -backend xla:cpu -keys keys.txt -listen :8080
+//	go run ./examples/service -model checkpoints -backend xla:cpu -segmenter sam3.pt
 //
 // Without flags it runs a small embedded model with random weights and answers the local machine alone. Jobs survive a
-// crash or a restart. /openapi.json describes the interface. `make page` builds the viewer that the page embeds.
+// crash or a restart. With -segmenter objects are also found by words and by clicks. /openapi.json describes the
+// interface. `make page` builds the viewer that the page embeds.
 package main
 
 import (
@@ -28,6 +30,7 @@ import (
 	"github.com/gomlx3d/image3d/examples/service/internal/api"
 	"github.com/gomlx3d/image3d/examples/service/internal/engine"
 	"github.com/gomlx3d/image3d/examples/service/internal/events"
+	"github.com/gomlx3d/image3d/examples/service/internal/finder"
 	"github.com/gomlx3d/image3d/examples/service/internal/metrics"
 	"github.com/gomlx3d/image3d/examples/service/internal/page"
 	"github.com/gomlx3d/image3d/examples/service/internal/store"
@@ -74,8 +77,14 @@ func serve(ctx context.Context, s settings, stdout io.Writer, log *slog.Logger) 
 	}
 	model := &engine.Engine{MemoryLimit: int64(s.memory), MaxPixels: s.maxPixels}
 	defer func() { err = errors.Join(err, model.Close()) }()
+	var find *finder.Finder
+	if s.segmenter != "" {
+		find = finder.New(s.encodings, s.keepEncodings)
+		defer find.Close()
+	}
+	ready := func() bool { return model.Ready() && (find == nil || find.State().Ready) }
 	server := &api.Server{Store: jobs, Queue: queue, Hub: hub, Metrics: numbers, Log: log, Keys: s.keys, Hosts: s.hosts,
-		MaxUpload: s.maxUpload, UploadTime: s.uploadTime, MaxPixels: s.maxPixels, Demo: s.model == "", Check: model.Check, Ready: model.Ready, Page: page.Handler()}
+		MaxUpload: s.maxUpload, UploadTime: s.uploadTime, MaxPixels: s.maxPixels, Demo: s.model == "", Check: model.Check, Finder: find, Ready: ready, Page: page.Handler()}
 	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return err
@@ -85,12 +94,12 @@ func serve(ctx context.Context, s settings, stdout io.Writer, log *slog.Logger) 
 		WriteTimeout: 5 * time.Minute, // streams, downloads and submissions have their own
 
 		MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
-	return together(ctx, s, log, web, listener, server, queue, model)
+	return together(ctx, s, log, web, listener, server, queue, model, find)
 }
 
 // together runs the listener, the worker and the sweeper, until ctx ends or one of them fails.
 func together(ctx context.Context, s settings, log *slog.Logger, web *http.Server, listener net.Listener,
-	server *api.Server, queue *worker.Queue, model *engine.Engine) error {
+	server *api.Server, queue *worker.Queue, model *engine.Engine, find *finder.Finder) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var running sync.WaitGroup
@@ -106,7 +115,14 @@ func together(ctx context.Context, s settings, log *slog.Logger, web *http.Serve
 		}
 		queue.Run(ctx, model, s.grace)
 	})
-	running.Go(func() { sweep(ctx, log, queue) })
+	if find != nil {
+		running.Go(func() {
+			if err := openSegmenter(ctx, s, log, find); err != nil {
+				fail(err)
+			}
+		})
+	}
+	running.Go(func() { sweep(ctx, log, queue, find) })
 	<-ctx.Done()
 	log.Info("shutting down")
 	server.Shutdown()
@@ -139,13 +155,29 @@ func open(ctx context.Context, s settings, log *slog.Logger, model *engine.Engin
 	return err
 }
 
-// sweep removes old jobs now and then.
-func sweep(ctx context.Context, log *slog.Logger, queue *worker.Queue) {
+// openSegmenter loads the segmenter.
+func openSegmenter(ctx context.Context, s settings, log *slog.Logger, find *finder.Finder) error {
+	began := time.Now()
+	err := find.Open(ctx, s.segmenter, s.vocabulary, s.backend)
+	if err != nil && ctx.Err() != nil {
+		return nil // stopped meanwhile
+	}
+	if err == nil {
+		log.Info("segmenter loaded", "segmenter", s.segmenter, "seconds", time.Since(began).Seconds())
+	}
+	return err
+}
+
+// sweep removes old jobs and encodings now and then.
+func sweep(ctx context.Context, log *slog.Logger, queue *worker.Queue, find *finder.Finder) {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
 	for {
 		if err := queue.Sweep(time.Now()); err != nil {
 			log.Error("sweep", "error", err)
+		}
+		if find != nil {
+			find.Sweep(time.Now())
 		}
 		select {
 		case <-ticker.C:

@@ -23,6 +23,9 @@ var errUsage = errors.New("wrong command line")
 // settings are the flags.
 type settings struct {
 	listen, model, backend, data, keysFile string
+	segmenter, vocabulary                  string
+	encodings                              int
+	keepEncodings                          time.Duration
 	hosts                                  []string
 	maxUpload                              int64
 	maxPixels                              int
@@ -40,6 +43,10 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address; one that other machines reach needs -keys")
 	flags.StringVar(&s.model, "model", "", "checkpoint: a folder, or a repository owner/name[@revision] of the model hub (default: a small embedded model)")
 	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go)")
+	flags.StringVar(&s.segmenter, "segmenter", "", "checkpoint of SAM 3 or SAM 3.1, to find objects by words and clicks: a file, a folder, or owner/name[@revision] (default: clients send masks)")
+	flags.StringVar(&s.vocabulary, "vocabulary", "", "vocabulary of the segmenter's text encoder: bpe_simple_vocab_16e6.txt.gz, merges.txt or tokenizer.json (default: beside its checkpoint)")
+	flags.IntVar(&s.encodings, "encodings", 4, "photographs that the segmenter keeps encoded on the device, 220 MB each at the released size")
+	flags.DurationVar(&s.keepEncodings, "keep-encodings", 15*time.Minute, "how long an encoding stays after its last use")
 	flags.StringVar(&s.data, "data", "image3d-data", "folder of jobs and results")
 	flags.StringVar(&s.keysFile, "keys", "", "file of API keys: a client's name and its key on each line")
 	flags.StringVar(&hosts, "hosts", "", "host names, with commas, that a service without keys answers to besides localhost")
@@ -69,10 +76,14 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 func (s *settings) check() error {
 	for name, value := range map[string]int64{"queue": int64(s.limits.Queue), "queue-client": int64(s.limits.Client),
 		"attempts": int64(s.limits.Attempts), "job-time": int64(s.limits.Time), "keep": int64(s.limits.Keep),
-		"max-upload": s.maxUpload, "max-pixels": int64(s.maxPixels), "upload-time": int64(s.uploadTime)} {
+		"max-upload": s.maxUpload, "max-pixels": int64(s.maxPixels), "upload-time": int64(s.uploadTime), "encodings": int64(s.encodings),
+		"keep-encodings": int64(s.keepEncodings)} {
 		if value <= 0 {
 			return fmt.Errorf("%w: -%s must be above 0", errUsage, name)
 		}
+	}
+	if s.vocabulary != "" && s.segmenter == "" {
+		return fmt.Errorf("%w: -vocabulary needs a -segmenter", errUsage)
 	}
 	host, _, err := net.SplitHostPort(s.listen)
 	if err != nil {

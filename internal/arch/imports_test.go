@@ -60,14 +60,15 @@ var allowed = map[string][]string{
 	"examples/randomweights":           {"examples/internal/cli", "sam3d", "sam3d/condition", "sam3d/decoder", "sam3d/flow", "moge", "weights", "internal/nn"},
 	"examples/scene":                   {"examples/internal/cli", "examples/internal/objects", "examples/internal/scenes", "sam3d", "testdata"},
 	"examples/service": {"examples/internal/cli", "examples/service/internal/api", "examples/service/internal/engine", "examples/service/internal/events",
-		"examples/service/internal/metrics", "examples/service/internal/page", "examples/service/internal/store", "examples/service/internal/worker"},
+		"examples/service/internal/finder", "examples/service/internal/metrics", "examples/service/internal/page", "examples/service/internal/store", "examples/service/internal/worker"},
 	"examples/service/internal/store":   {},
 	"examples/service/internal/events":  {},
 	"examples/service/internal/metrics": {},
 	"examples/service/internal/page":    {},
 	"examples/service/internal/worker":  {"examples/service/internal/store", "examples/service/internal/events", "examples/service/internal/metrics", "sam3d"},
 	"examples/service/internal/engine":  {"examples/service/internal/store", "sam3d", "sam3d/input", "export", "splat", "testdata"},
-	"examples/service/internal/api":     {"examples/service/internal/store", "examples/service/internal/events", "examples/service/internal/metrics", "examples/service/internal/worker", "examples/service/internal/engine", "sam3d"},
+	"examples/service/internal/finder":  {"examples/internal/segmenter", "examples/service/internal/store", "sam3d/segment"},
+	"examples/service/internal/api":     {"examples/service/internal/store", "examples/service/internal/events", "examples/service/internal/metrics", "examples/service/internal/worker", "examples/service/internal/engine", "examples/service/internal/finder", "examples/internal/segmenter", "sam3d", "sam3d/segment"},
 }
 
 // withoutGoMLX build without a machine-learning library, so that a program that only converts files links none.

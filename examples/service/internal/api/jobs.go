@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/gomlx3d/image3d/examples/service/internal/events"
+	"github.com/gomlx3d/image3d/examples/service/internal/finder"
 	"github.com/gomlx3d/image3d/examples/service/internal/store"
 )
 
@@ -60,11 +61,12 @@ func (s *Server) view(j store.Job) Job {
 
 // About is what clients see of the service.
 type About struct {
-	Version   string `json:"version"`
-	Demo      bool   `json:"demo" doc:"The model has random weights: what it makes means nothing"`
-	Ready     bool   `json:"ready" doc:"The model is loaded"`
-	MaxUpload int64  `json:"max_upload_bytes"`
-	MaxPixels int    `json:"max_pixels"`
+	Version   string        `json:"version"`
+	Demo      bool          `json:"demo" doc:"The model has random weights: what it makes means nothing"`
+	Ready     bool          `json:"ready" doc:"The model is loaded"`
+	MaxUpload int64         `json:"max_upload_bytes"`
+	MaxPixels int           `json:"max_pixels"`
+	Segmenter *finder.State `json:"segmenter,omitempty" doc:"What finds objects by words and clicks, if the service has it"`
 }
 
 type aboutOutput struct{ Body About }
@@ -83,9 +85,15 @@ type jobOutput struct {
 func (s *Server) operations(api huma.API) {
 	huma.Register(api, huma.Operation{OperationID: "about", Method: http.MethodGet, Path: "/v1/about",
 		Summary: "The service and its limits"}, func(context.Context, *struct{}) (*aboutOutput, error) {
-		return &aboutOutput{Body: About{Version: Version, Demo: s.Demo, Ready: s.Ready(), MaxUpload: s.MaxUpload, MaxPixels: s.MaxPixels}}, nil
+		about := About{Version: Version, Demo: s.Demo, Ready: s.Ready(), MaxUpload: s.MaxUpload, MaxPixels: s.MaxPixels}
+		if s.Finder != nil {
+			state := s.Finder.State()
+			about.Segmenter = &state
+		}
+		return &aboutOutput{Body: about}, nil
 	})
 	s.submission(api)
+	s.segmentation(api)
 	huma.Register(api, huma.Operation{OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs",
 		Summary: "The client's jobs, latest first"}, s.list)
 	huma.Register(api, huma.Operation{OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{id}",

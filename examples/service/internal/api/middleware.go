@@ -34,9 +34,13 @@ func requestOf(ctx context.Context) string { s, _ := ctx.Value(requestKey).(stri
 
 // problem answers with an error as huma does (RFC 9457).
 func problem(w http.ResponseWriter, status int, detail string) {
+	answerProblem(w, &huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail})
+}
+
+func answerProblem(w http.ResponseWriter, p *huma.ErrorModel) {
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail})
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
 }
 
 // recorder remembers what was answered.
@@ -157,10 +161,27 @@ func (s *Server) private(next http.Handler) http.Handler {
 	})
 }
 
-// uploads takes in the form of a submission, within the limits, before anything looks at it.
-func (s *Server) uploads(next http.Handler) http.Handler {
+// patience is how long an answer may take that waits for the segmenter.
+const patience = 10 * time.Minute
+
+// segmenting lets requests through if there is a segmenter, and gives it time.
+func (s *Server) segmenting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := s.parse(w, r)
+		if s.Finder == nil {
+			w.Header().Set("Connection", "close") // an upload is not read
+			answerProblem(w, noSegmenter())
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// uploads takes in the form of a submission, within the limits, before anything looks at it. First it asks whether there
+// is room for the client.
+func (s *Server) uploads(next http.Handler, room func(client string) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := s.parse(w, r, room)
 		if r.MultipartForm != nil {
 			defer r.MultipartForm.RemoveAll()
 		}
@@ -180,7 +201,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.detail }
 
-func (s *Server) parse(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) parse(w http.ResponseWriter, r *http.Request, room func(client string) error) error {
 	if s.closing.Load() {
 		return &statusError{http.StatusServiceUnavailable, "the service is shutting down"}
 	}
@@ -188,7 +209,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request) error {
 		return &statusError{http.StatusRequestEntityTooLarge, s.tooLarge()}
 	}
 	if r.Header.Get("Idempotency-Key") == "" { // with one the job may be here already
-		if err := s.Queue.Room(clientOf(r.Context())); err != nil {
+		if err := room(clientOf(r.Context())); err != nil {
 			return err
 		}
 	}
@@ -201,7 +222,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request) error {
 	deadline := time.Now().Add(s.UploadTime)
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(deadline)
-	_ = control.SetWriteDeadline(deadline.Add(time.Minute))
+	_ = control.SetWriteDeadline(deadline.Add(patience))
 	r.Body = http.MaxBytesReader(w, r.Body, s.MaxUpload)
 	err := r.ParseMultipartForm(1 << 20)
 	_ = control.SetReadDeadline(time.Time{})

@@ -14,12 +14,13 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/gomlx3d/image3d/examples/service/internal/events"
+	"github.com/gomlx3d/image3d/examples/service/internal/finder"
 	"github.com/gomlx3d/image3d/examples/service/internal/metrics"
 	"github.com/gomlx3d/image3d/examples/service/internal/store"
 	"github.com/gomlx3d/image3d/examples/service/internal/worker"
 )
 
-// Server is the interface's parts and settings. All fields but Hosts are needed.
+// Server is the interface's parts and settings. All fields but Hosts and Finder are needed.
 type Server struct {
 	Store   *store.Store
 	Queue   *worker.Queue
@@ -35,6 +36,8 @@ type Server struct {
 	Demo       bool          // the model is the embedded one with random weights; told to clients
 	// Check looks at the files of a submission, in a folder, before it becomes a job.
 	Check func(job store.Job, folder string) error
+	// Finder finds objects by words and clicks. It is nil without a segmenter.
+	Finder *finder.Finder
 	// Ready reports whether the model is loaded.
 	Ready func() bool
 	// Page serves everything that is not the API.
@@ -64,7 +67,9 @@ func (s *Server) Handler() http.Handler {
 	api := humago.New(jobs, configuration())
 	s.operations(api)
 	mux := http.NewServeMux()
-	mux.Handle("POST /v1/jobs", s.private(s.uploads(jobs)))
+	mux.Handle("POST /v1/jobs", s.private(s.uploads(jobs, s.Queue.Room)))
+	mux.Handle("POST /v1/encodings", s.private(s.segmenting(s.uploads(jobs, func(string) error { return nil }))))
+	mux.Handle("/v1/encodings/", s.private(s.segmenting(jobs)))
 	mux.Handle("/v1/", s.private(jobs))
 	mux.Handle("GET /openapi.json", jobs)
 	mux.Handle("GET /openapi.yaml", jobs)

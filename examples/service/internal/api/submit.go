@@ -30,6 +30,9 @@ import (
 type submitForm struct {
 	Image       huma.FormFile `form:"image" required:"true" doc:"Photograph: PNG, JPEG, GIF, WebP, TIFF or BMP"`
 	Mask        huma.FormFile `form:"mask" required:"false" doc:"Picture of the photograph's size that is bright, or opaque, where the object is. Without one the photograph's own alpha tells."`
+	Text        string        `form:"text" required:"false" maxLength:"500" doc:"Words for the object in place of a mask, if the service has a segmenter: the best fit is taken"`
+	Threshold   float64       `form:"threshold" required:"false" minimum:"0" exclusiveMaximum:"1" doc:"With text: the score that the object must exceed; 0.5 if left out"`
+	Clicks      string        `form:"clicks" required:"false" maxLength:"20000" doc:"Clicks on the object in place of a mask, as JSON like that of /v1/encodings/{id}/clicks without mask"`
 	PointMap    huma.FormFile `form:"pointmap" required:"false" doc:"Point map as .npy or .npz [height, width, 3], +X left, +Y up, +Z forward, NaN invalid. Without one the model's depth estimate is used."`
 	Seed        uint64        `form:"seed" required:"false" maximum:"9007199254740991" doc:"Of the noise; 42 if left out"`
 	Steps       int           `form:"steps" required:"false" minimum:"0" maximum:"1000" doc:"Of the structure; 0 is the model's own number"`
@@ -46,9 +49,10 @@ type submitInput struct {
 
 func (s *Server) submission(api huma.API) {
 	huma.Register(api, huma.Operation{OperationID: "submit-job", Method: http.MethodPost, Path: "/v1/jobs",
-		Summary: "Send a photograph and the mask of an object", DefaultStatus: http.StatusAccepted,
-		Description: "The answer names the job, which then waits for its turn. An answer of 429 says in Retry-After when to try again.",
-		Errors:      []int{400, 401, 408, 413, 415, 422, 429, 503}}, s.submit)
+		Summary: "Send a photograph and the mask of an object, or words or clicks for it", DefaultStatus: http.StatusAccepted,
+		Description: "The answer names the job, which then waits for its turn. An answer of 429 says in Retry-After when to try again. " +
+			"If nothing fits the words or clicks it is 422, of type " + problemNothing + "; without a segmenter 501, of type " + problemNoSegmenter + ".",
+		Errors: []int{400, 401, 408, 413, 415, 422, 429, 501, 503}}, s.submit)
 }
 
 func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
@@ -63,6 +67,9 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error
 	if job.Options.Outputs, err = outputs(form.Outputs); err != nil {
 		return nil, err
 	}
+	if err := s.prompt(&job, in.RawBody.Form, form); err != nil {
+		return nil, err
+	}
 	staged, err := s.Store.Stage()
 	if err != nil {
 		return nil, s.internal(ctx, err)
@@ -71,6 +78,9 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error
 	size, err := receive(form, &job, staged)
 	if err != nil {
 		return nil, s.internal(ctx, err)
+	}
+	if err := s.mark(ctx, &job, staged); err != nil {
+		return nil, s.notFound(ctx, err)
 	}
 	if err := s.check(ctx, job, staged); err != nil {
 		return nil, s.refusal(ctx, err)
@@ -92,10 +102,10 @@ const (
 	defaultOutputs = "gaussians,mesh"
 )
 
-// complete fills in what was left out, and refuses fields that there are not: they are mistakes in writing.
-func complete(sent *multipart.Form, form *submitForm) error {
+// onlyFieldsOf refuses fields that a form does not have: they are mistakes in writing.
+func onlyFieldsOf[Form any](sent *multipart.Form) error {
 	known := make(map[string]bool)
-	for field := range reflect.TypeFor[submitForm]().Fields() {
+	for field := range reflect.TypeFor[Form]().Fields() {
 		known[field.Tag.Get("form")] = true
 	}
 	for _, names := range []iter.Seq[string]{maps.Keys(sent.Value), maps.Keys(sent.File)} {
@@ -105,6 +115,14 @@ func complete(sent *multipart.Form, form *submitForm) error {
 					Message: "there is no such field", Value: name})
 			}
 		}
+	}
+	return nil
+}
+
+// complete fills in what was left out, and refuses fields that there are not.
+func complete(sent *multipart.Form, form *submitForm) error {
+	if err := onlyFieldsOf[submitForm](sent); err != nil {
+		return err
 	}
 	if len(sent.Value["seed"]) == 0 {
 		form.Seed = defaultSeed
@@ -202,7 +220,7 @@ func (s *Server) refusal(ctx context.Context, err error) error {
 // plain is the text of an error about the client's files, without the names of packages.
 func plain(err error) string {
 	text := err.Error()
-	for _, prefix := range []string{"sam3d: ", "input: ", "imageio: "} {
+	for _, prefix := range []string{"sam3d: ", "input: ", "imageio: ", "segment: invalid input: "} {
 		text = strings.ReplaceAll(text, prefix, "")
 	}
 	return text

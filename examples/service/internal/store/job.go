@@ -32,7 +32,9 @@ type Options struct {
 	LatentSteps int      `json:"latent_steps,omitempty"` // of the latents; 0 is the checkpoint's number
 	Distilled   bool     `json:"distilled,omitempty"`
 	NoDepth     bool     `json:"no_depth,omitempty"`
-	Outputs     []string `json:"outputs"` // of "gaussians", "gaussians4" and "mesh"
+	Outputs     []string `json:"outputs"`          // of "gaussians", "gaussians4" and "mesh"
+	Words       *Words   `json:"words,omitempty"`  // what the object was found by, if not by a mask
+	Clicks      *Clicks  `json:"clicks,omitempty"` // the same
 }
 
 // Failure says why a job failed.
