@@ -225,6 +225,7 @@ func TestPage(t *testing.T) {
 	b := openTab(t, launch(t, t.TempDir()).url)
 	b.save("1-empty.png")
 	b.paint(folder)
+	b.until(`document.getElementById('click-tool').hidden && document.getElementById('words').hidden`) // there is no segmenter
 	b.generate(folder)
 	b.look()
 	b.fetch(folder)

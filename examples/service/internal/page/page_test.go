@@ -24,7 +24,7 @@ func get(method, path string, header http.Header) *httptest.ResponseRecorder {
 }
 
 func TestFiles(t *testing.T) {
-	for name, kind := range map[string]string{"/": "text/html", "/app.js": "javascript", "/style.css": "text/css", "/icon.svg": "image/svg"} {
+	for name, kind := range map[string]string{"/": "text/html", "/app.js": "javascript", "/find.js": "javascript", "/style.css": "text/css", "/icon.svg": "image/svg"} {
 		answer := get(http.MethodGet, name, http.Header{})
 		require.Equal(t, http.StatusOK, answer.Code, name)
 		require.Contains(t, answer.Header().Get("Content-Type"), kind)

@@ -3,13 +3,16 @@
 // The page: a photograph and a mask become a job, and the job's result a view.
 
 import { Problem, follow, json, onKeyNeeded, request } from './client.js';
+import { Finder } from './find.js';
 import { MaskEditor } from './mask.js';
 import { ResultView } from './result.js';
 
 const $ = (id) => document.getElementById(id);
 const state = { photo: null, limits: {}, job: null, following: null, busy: false };
 
-const editor = new MaskEditor({ stage: $('stage'), picture: $('picture'), overlay: $('overlay'), cursor: $('cursor') }, maskChanged);
+const editor = new MaskEditor({ stage: $('stage'), picture: $('picture'), overlay: $('overlay'), cursor: $('cursor') }, maskChanged,
+  (at, beside) => finder.click(at, beside !== $('beside').checked));
+const finder = new Finder(editor, (text) => complain('edit-error', text));
 const view = new ResultView((text) => complain('job-error', text));
 
 function complain(id, text) {
@@ -47,6 +50,8 @@ async function openPhoto(file) {
   $('editor').hidden = false;
   editor.open(bitmap);
   bitmap.close();
+  finder.open(file);
+  if (editor.tool === 'click') finder.encode().catch((error) => complain('edit-error', error.message));
 }
 
 async function openMask(file) {
@@ -62,6 +67,7 @@ function maskChanged() {
   let text = part > 0 ? `The mask covers ${(100 * part).toFixed(1)} % of the photograph.` : '';
   if (part > 0.9) text += ' That is nearly all of it: is it inverted?';
   $('coverage').textContent = text;
+  if (state.photo) finder.mark();
   allowStart(part > 0);
 }
 
@@ -73,9 +79,26 @@ function allowStart(masked) {
 
 $('photo').addEventListener('change', (e) => { if (e.target.files[0]) openPhoto(e.target.files[0]); e.target.value = ''; });
 $('mask').addEventListener('change', (e) => { if (e.target.files[0]) openMask(e.target.files[0]); e.target.value = ''; });
-for (const radio of document.querySelectorAll('input[name="tool"]')) {
-  radio.addEventListener('change', () => { editor.tool = radio.value; });
+for (const radio of document.querySelectorAll('input[name="tool"]')) radio.addEventListener('change', () => choose(radio.value));
+
+// choose takes a tool. The one for clicks needs the photograph at the segmenter, which takes a while.
+function choose(tool) {
+  document.querySelector(`input[value="${tool}"]`).checked = true;
+  editor.choose(tool);
+  const clicks = tool === 'click';
+  $('stage').setAttribute('aria-describedby', clicks ? 'click-help' : 'paint-help');
+  $('paint-help').hidden = clicks;
+  $('click-help').hidden = $('beside-part').hidden = !clicks;
+  $('size-part').hidden = clicks;
+  if (clicks && state.photo) finder.encode().catch((error) => complain('edit-error', error.message));
 }
+
+// offer shows what the service's segmenter can do.
+function offer({ clicks, words } = {}) {
+  $('click-tool').hidden = !clicks;
+  $('words').hidden = !words;
+}
+
 $('size').addEventListener('input', (e) => editor.resized(Number(e.target.value)));
 for (const name of ['undo', 'redo', 'invert', 'clear']) $(name).addEventListener('click', () => editor[name]());
 
@@ -101,9 +124,9 @@ document.addEventListener('keydown', (event) => {
   } else if (event.ctrlKey || event.metaKey || event.altKey) {
     return;
   } else if (key === 'b' || key === 'e') {
-    const radio = document.querySelector(`input[value="${key === 'b' ? 'brush' : 'eraser'}"]`);
-    radio.checked = true;
-    editor.tool = radio.value;
+    choose(key === 'b' ? 'brush' : 'eraser');
+  } else if (key === 'c' && !$('click-tool').hidden) {
+    choose('click');
   } else if (key === '[' || key === ']') {
     editor.resized(editor.size * (key === '[' ? 0.85 : 1.18));
     $('size').value = editor.size;
@@ -262,6 +285,8 @@ async function begin() {
     $('service').textContent = error.message;
     return;
   }
+  offer(state.limits.segmenter);
+  if (state.limits.segmenter && !state.limits.segmenter.ready) waitForSegmenter();
   const text = state.limits.demo ? 'Demonstration: a small model with random weights. What it makes means nothing.' : '';
   $('service').textContent = state.limits.ready ? text : 'The model is being loaded; jobs wait until then.';
   const id = /^#job=([A-Z0-9]+)$/.exec(location.hash)?.[1];
@@ -271,6 +296,18 @@ async function begin() {
   } catch (error) {
     const gone = error instanceof Problem && error.status === 404;
     complain('job-error', gone ? 'That job is not there any more: results are kept for a limited time.' : error.message);
+  }
+}
+
+// waitForSegmenter offers the segmenter when it is loaded.
+async function waitForSegmenter() {
+  for (;;) {
+    await new Promise((done) => { setTimeout(done, 2000); });
+    const { segmenter } = await json('/v1/about').catch(() => ({}));
+    if (segmenter?.ready) {
+      offer(segmenter);
+      return;
+    }
   }
 }
 

@@ -2,16 +2,20 @@
 
 // The mask editor: a photograph with a mask painted over it. The mask has the photograph's full size. What was done is
 // kept as a list, and undo paints it again without the last entry.
+//
+// What the segmenter finds is an entry too: the answers of one session, such as clicks on one object, replace each other,
+// and are added to what the mask was before the session.
 
 const PAINT = 'rgb(124, 58, 237)';
 
 export class MaskEditor {
-  // parts are elements: stage, picture and overlay (canvases) and cursor; changed is called after each change.
-  constructor({ stage, picture, overlay, cursor }, changed) {
-    Object.assign(this, { stage, picture, overlay, cursor, changed });
+  // parts are elements: stage, picture and overlay (canvases) and cursor; changed is called after each change, and
+  // clicked, with a place and whether it is beside the object, for each click of the tool for that.
+  constructor({ stage, picture, overlay, cursor }, changed, clicked) {
+    Object.assign(this, { stage, picture, overlay, cursor, changed, clicked });
     this.done = [];
     this.undone = [];
-    this.tool = 'brush';
+    this.tool = 'brush'; // or eraser, or click
     this.size = 28; // thousandths of the larger side, as a radius
     this.at = { x: 0, y: 0 };
     stage.addEventListener('pointerdown', (e) => this.#down(e));
@@ -25,6 +29,7 @@ export class MaskEditor {
 
   get width() { return this.picture.width; }
   get height() { return this.picture.height; }
+  get last() { return this.done.at(-1); }
   get radius() { return Math.max(0.5, (this.size / 1000) * Math.max(this.width, this.height)); }
 
   // open shows a photograph, an ImageBitmap. Its own transparency, if it has any, is the first mask.
@@ -66,6 +71,12 @@ export class MaskEditor {
     return '';
   }
 
+  // find adds what the segmenter found, an ImageBitmap that is bright where the object is. The entry has a session, and
+  // whatever else the caller wants to find in last again.
+  find(bitmap, entry) {
+    this.#perform({ ...entry, kind: 'found', bits: packed(bitmap, this.width, this.height) });
+  }
+
   clear() { this.#perform({ kind: 'clear' }); }
   invert() { this.#perform({ kind: 'invert' }); }
 
@@ -79,8 +90,7 @@ export class MaskEditor {
     if (!this.undone.length) return;
     const entry = this.undone.pop();
     this.done.push(entry);
-    this.#apply(entry);
-    this.changed();
+    this.#show(entry);
   }
 
   // coverage is the part of the photograph that the mask covers, counted on a small copy.
@@ -117,13 +127,24 @@ export class MaskEditor {
   #perform(entry) {
     this.done.push(entry);
     this.undone = [];
+    this.#show(entry);
+  }
+
+  // show paints the latest entry, over the others.
+  #show(entry) {
+    if (entry.session && entry.session === this.done.at(-2)?.session) {
+      this.#replay(); // without the one that it replaces
+      return;
+    }
     this.#apply(entry);
     this.changed();
   }
 
   #replay() {
     this.paint.clearRect(0, 0, this.width, this.height);
-    for (const entry of this.done) this.#apply(entry);
+    this.done.forEach((entry, i) => {
+      if (!entry.session || entry.session !== this.done[i + 1]?.session) this.#apply(entry);
+    });
     this.changed();
   }
 
@@ -132,6 +153,8 @@ export class MaskEditor {
     c.save();
     if (entry.kind === 'stroke') {
       entry.points.forEach((_, i) => this.#segment(entry, i));
+    } else if (entry.kind === 'found') {
+      c.drawImage(unpacked(entry.bits, this.width, this.height), 0, 0);
     } else {
       if (entry.kind === 'invert') {
         c.globalCompositeOperation = 'xor';
@@ -183,7 +206,8 @@ export class MaskEditor {
     this.stage.focus({ preventScroll: true });
     this.stage.setPointerCapture(event.pointerId);
     this.at = this.#place(event);
-    this.#begin(this.at);
+    if (this.tool === 'click') this.#click(event.shiftKey || event.altKey);
+    else this.#begin(this.at);
     this.#showCursor();
   }
 
@@ -205,6 +229,12 @@ export class MaskEditor {
     this.changed();
   }
 
+  // click tells of a click, if it is on the photograph.
+  #click(beside) {
+    const { x, y } = this.at;
+    if (x >= 0 && y >= 0 && x <= this.width && y <= this.height) this.clicked({ x, y }, beside);
+  }
+
   #keyDown(event) {
     const step = Math.max(1, this.radius / (event.shiftKey ? 8 : 2));
     const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
@@ -213,6 +243,8 @@ export class MaskEditor {
       this.at = { x: Math.min(this.width, Math.max(0, this.at.x + x)), y: Math.min(this.height, Math.max(0, this.at.y + y)) };
       if (this.stroke) this.#extend(this.at);
       this.#showCursor();
+    } else if (event.key === ' ' && this.tool === 'click') {
+      if (!event.repeat) this.#click(event.shiftKey);
     } else if (event.key === ' ') {
       if (!this.stroke) this.#begin(this.at);
     } else {
@@ -227,7 +259,15 @@ export class MaskEditor {
     const scale = box.width / this.width;
     this.cursor.style.left = `${this.at.x * scale}px`;
     this.cursor.style.top = `${this.at.y * scale}px`;
-    this.cursor.style.width = this.cursor.style.height = `${2 * this.radius * scale}px`;
+    this.cursor.style.width = this.cursor.style.height = this.tool === 'click' ? '' : `${2 * this.radius * scale}px`;
+    this.cursor.classList.toggle('aim', this.tool === 'click');
+  }
+
+  // choose takes another tool.
+  choose(tool) {
+    this.#up();
+    this.tool = tool;
+    this.#showCursor();
   }
 
   // resized shows a new brush size.
@@ -251,5 +291,28 @@ function tinted(bitmap, width, height, value) {
     [p[i], p[i + 1], p[i + 2], p[i + 3]] = [124, 58, 237, alpha];
   }
   context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+// packed returns a picture's bright pixels, a bit each: many answers of the segmenter may be kept.
+function packed(bitmap, width, height) {
+  const canvas = new OffscreenCanvas(width, height);
+  const context = canvas.getContext('2d');
+  context.drawImage(bitmap, 0, 0, width, height);
+  const p = context.getImageData(0, 0, width, height).data;
+  const bits = new Uint8Array(Math.ceil((width * height) / 8));
+  for (let i = 0; i < width * height; i++) if (p[4 * i] > 127) bits[i >> 3] |= 1 << (i & 7);
+  return bits;
+}
+
+// unpacked returns a canvas in the colour of the mask of packed pixels.
+function unpacked(bits, width, height) {
+  const canvas = new OffscreenCanvas(width, height);
+  const image = new ImageData(width, height);
+  const pixels = new Uint32Array(image.data.buffer);
+  const little = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+  const colour = little ? 0xffed3a7c : 0x7c3aedff;
+  for (let i = 0; i < pixels.length; i++) if (bits[i >> 3] & (1 << (i & 7))) pixels[i] = colour;
+  canvas.getContext('2d').putImageData(image, 0, 0);
   return canvas;
 }
