@@ -15,6 +15,7 @@ import (
 	"github.com/gomlx3d/image3d/examples/internal/segmenter"
 	"github.com/gomlx3d/image3d/examples/internal/segmenter/tiny"
 	"github.com/gomlx3d/image3d/examples/service/internal/store"
+	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/sam3d/segment"
 	"github.com/gomlx3d/image3d/weights"
 )
@@ -172,4 +173,42 @@ func TestClose(t *testing.T) {
 	require.Empty(t, f.kept)
 	_, err = f.Click(t.Context(), "a", "x", "", middle)
 	require.ErrorIs(t, err, ErrNotReady)
+}
+
+// Whatever drops an encoding leaves nothing on the device, and closing leaves nothing at all.
+func TestDeviceMemory(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, tiny.Write(folder, tiny.Sure))
+	device := fixture.NewDevice(fixture.Backend(t))
+	model, err := segment.Open(t.Context(), device, folder, weights.HubOptions{})
+	require.NoError(t, err)
+	f := New(2, time.Hour)
+	f.model = model
+	prompts := func(client string) {
+		e := add(t, f, client, "1")
+		one, err := f.Click(t.Context(), client, e.ID, "", middle)
+		require.NoError(t, err)
+		_, err = f.Click(t.Context(), client, e.ID, one.ID, middle)
+		require.NoError(t, err)
+		_, err = f.Words(t.Context(), client, e.ID, store.Words{Text: "cat"})
+		require.NoError(t, err)
+	}
+	empty := func() { f.drop(func(*kept) bool { return true }) }
+	prompts("a")
+	empty()
+	idle := device.Count() // and constants of the programs
+	prompts("a")
+	one := device.Count()
+	require.Greater(t, one, idle)
+	prompts("b")
+	two := device.Count()
+	require.Equal(t, one-idle, two-one)
+	prompts("c")
+	prompts("d")
+	require.Equal(t, two, device.Count(), "the longest unused went")
+	f.Sweep(time.Now().Add(2 * time.Hour))
+	require.Equal(t, idle, device.Count())
+	prompts("e")
+	f.Close()
+	require.Zero(t, device.Count())
 }
