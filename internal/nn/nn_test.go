@@ -124,6 +124,8 @@ func TestConv3DAgainstLoops(t *testing.T) {
 		"few outputs":   {2, 3, 4, 5, 30, 1, 3},
 		"kernel of one": {1, 3, 2, 4, 5, 2, 1},
 		"several slabs": {1, 7, 40, 40, 64, 3, 3},
+		"whole tiles":   {2, 4, 6, 2, 40, 32, 3},
+		"cut tiles":     {1, 5, 4, 1, 32, 33, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(5, 6))
