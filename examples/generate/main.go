@@ -63,7 +63,7 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 		return nil, err
 	}
 	defer cleanUp()
-	pipeline, err := sam3d.Open(ctx, model, sam3d.Options{Backend: s.backend, Stream: s.stream, MemoryLimit: int64(s.memory), FusedAttention: s.fused})
+	pipeline, err := sam3d.Open(ctx, model, s.options())
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func makeAll(ctx context.Context, s settings, stderr io.Writer) (*scenes.Record,
 	photo := sync.OnceValues(func() (r sam3d.Request, err error) { err = in.read(&r); return r, err })
 	scene := scenes.Scene{
 		Out: s.out, Force: s.force, Stderr: stderr, Image: in.image, Model: s.model, Checkpoint: model,
-		Options:  sam3d.Options{Backend: s.backend, Stream: s.stream, MemoryLimit: int64(s.memory)},
+		Options:  s.options(),
 		Sampling: s.sampling, Points: in.points, Loader: in.loader, FitMask: in.fitMask, Contents: contents, Photo: photo,
 		Objects: func(ctx context.Context) ([]scenes.Object, error) {
 			request, err := photo()

@@ -67,3 +67,8 @@ func (s settings) request() (sam3d.Request, error) {
 	err := s.inputs.read(&r)
 	return r, err
 }
+
+// options are those of the pipeline.
+func (s settings) options() sam3d.Options {
+	return sam3d.Options{Backend: s.backend, Stream: s.stream, MemoryLimit: int64(s.memory), FusedAttention: s.fused}
+}
