@@ -203,8 +203,7 @@ func convolveVoxels(p nn.Params, x, near *Node) *Node {
 	var parts []*Node
 	for start := 0; start < rows; start += step {
 		if n := len(parts); n > 0 { // one part after the other, so that what they gather does not live at once
-			held := OptimizationBarriers(x, parts[n-1])
-			x, parts[n-1] = held[0], held[1]
+			x, parts[n-1] = nn.InTurn(x, parts[n-1])
 		}
 		end := min(start+step, rows)
 		taps := Reshape(Slice(near, AxisRange(start, end)), (end-start)*numTaps, 1)

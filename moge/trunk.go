@@ -30,8 +30,7 @@ func project(p nn.Params, cfg dinov2.Config, layers []*Node, u, v *Node) *Node {
 	var sum *Node
 	for i, x := range layers {
 		if sum != nil {
-			held := OptimizationBarriers(sum, x) // one product after the other
-			sum, x = held[0], held[1]
+			x, sum = nn.InTurn(x, sum) // one product after the other
 		}
 		weight := p.In("%d", i).As(x, "weight")                        // [C, D, 1, 1]
 		y := nn.MatMulT(dinov2.Patches(cfg, x), Squeeze(weight, 2, 3)) // [B, Y*X, C]
@@ -110,9 +109,9 @@ func output(p nn.Params, cfg TrunkConfig, x *Node, rows, cols tapNodes, u, v *No
 	x = ExpandAxes(TransposeAllAxes(x, 1, 0, 2), 0) // [1, rows, cols, C]
 	x = appendUV(x, u, v)                           // [1, rows, cols, C+2]
 	points := branch(p.In("0"), cfg, x)
-	held := OptimizationBarriers(points, x) // one branch after the other
-	mask := branch(p.In("1"), cfg, held[1])
-	x = Concatenate([]*Node{held[0], mask}, -1) // [1, rows, cols, 4]
+	x, points = nn.InTurn(x, points) // one branch after the other
+	mask := branch(p.In("1"), cfg, x)
+	x = Concatenate([]*Node{points, mask}, -1) // [1, rows, cols, 4]
 	x = SliceAxis(x, 1, AxisRange(cfg.halo(), x.Shape().Dimensions[1]-cfg.halo()))
 	return TransposeAllAxes(Squeeze(x, 0), 2, 0, 1) // [4, rows, cols]
 }

@@ -65,10 +65,7 @@ func (f *finder) check(in *inputs) error {
 // mask looks for the object. The network is gone again when it returns.
 func (f *finder) mask(ctx context.Context, backend string, picture image.Image, stderr io.Writer) (mask *image.Gray, err error) {
 	err = f.Encoded(ctx, backend, picture, func(encoding *segment.Encoding) error {
-		found, err := f.Find(ctx, encoding)
-		if err == nil {
-			found, err = segmenter.Sorted(found)
-		}
+		found, err := f.best(ctx, encoding)
 		if err != nil {
 			return err
 		}
@@ -79,13 +76,20 @@ func (f *finder) mask(ctx context.Context, backend string, picture image.Image, 
 	return mask, segmenter.Hint(err)
 }
 
+// best finds what the flags ask for, best score first.
+func (f *finder) best(ctx context.Context, encoding *segment.Encoding) ([]segmenter.Object, error) {
+	found, err := f.Find(ctx, encoding)
+	if err != nil {
+		return nil, err
+	}
+	return segmenter.Sorted(found)
+}
+
 // everything looks for all objects: what words and examples describe, best score first, or what is under each point.
 func (f *finder) everything(ctx context.Context, backend string, picture image.Image) (found []segmenter.Object, err error) {
 	err = f.Encoded(ctx, backend, picture, func(encoding *segment.Encoding) error {
 		if !f.Clicks() {
-			if found, err = f.Find(ctx, encoding); err == nil {
-				found, err = segmenter.Sorted(found)
-			}
+			found, err = f.best(ctx, encoding)
 			return err
 		}
 		for _, point := range f.Points {

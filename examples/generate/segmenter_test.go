@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"image"
@@ -11,7 +10,6 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/qmuntal/gltf"
@@ -20,6 +18,7 @@ import (
 	"github.com/gomlx3d/image3d/examples/internal/scenes"
 	"github.com/gomlx3d/image3d/examples/internal/segmenter/tiny"
 	"github.com/gomlx3d/image3d/export"
+	"github.com/gomlx3d/image3d/internal/fixture"
 )
 
 // writeSegmenter writes a small segmenter with random weights and returns its folder.
@@ -108,7 +107,7 @@ func TestAll(t *testing.T) {
 	args := []string{"-segmenter", model, "-image", path, "-out", out, "-steps", "1", "-latent-steps", "1", "-formats", "gaussian4,mesh", "-json", "-all"}
 	words := append(args, "-text", "the cat")
 	ctx, cancel := context.WithCancel(t.Context())
-	log := &watcher{word: "[2/2] the-cat-2: condition", then: cancel}
+	log := &fixture.Watcher{Word: "[2/2] the-cat-2: condition", Then: cancel}
 	require.Equal(t, 1, run(ctx, words, log, log))
 	require.Contains(t, log.String(), "goes on from here")
 
@@ -169,18 +168,4 @@ func TestAllPoints(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, entries, "nothing is claimed")
 	}
-}
-
-// watcher is a log that does something when a word comes.
-type watcher struct {
-	bytes.Buffer
-	word string
-	then func()
-}
-
-func (w *watcher) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), w.word) {
-		w.then()
-	}
-	return w.Buffer.Write(p)
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gomlx3d/image3d/examples/internal/scenes"
 	"github.com/gomlx3d/image3d/export"
+	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/splat"
 )
 
@@ -264,7 +265,7 @@ func TestGoesOn(t *testing.T) {
 	require.NoError(t, os.RemoveAll(r.path("out")))
 
 	ctx, cancel := context.WithCancel(context.Background())
-	log := &watcher{word: "[2/2] b: condition", then: cancel}
+	log := &fixture.Watcher{Word: "[2/2] b: condition", Then: cancel}
 	require.Equal(t, 1, run(ctx, args, log, log))
 	require.Contains(t, log.String(), "goes on")
 	require.NotContains(t, log.String(), "[2/2] b: voxels", "it stopped within a step")
@@ -296,20 +297,6 @@ func TestGoesOn(t *testing.T) {
 	args = append([]string{"-force"}, args...)
 	goOn("a", "b")
 	require.Equal(t, want, r.files())
-}
-
-// watcher is a log that does something when a word comes.
-type watcher struct {
-	bytes.Buffer
-	word string
-	then func()
-}
-
-func (w *watcher) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), w.word) {
-		w.then()
-	}
-	return w.Buffer.Write(p)
 }
 
 // TestFailedObjects: what is wrong with one object does not stop the others.

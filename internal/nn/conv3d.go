@@ -55,8 +55,7 @@ func columns(weight, x *Node) *Node {
 	var slabs []*Node
 	for start := 0; start < dims[1]; start += step {
 		if n := len(slabs); n > 0 { // one slab after the other, so that their columns do not all live at once
-			held := OptimizationBarriers(x, slabs[n-1])
-			x, slabs[n-1] = held[0], held[1]
+			x, slabs[n-1] = InTurn(x, slabs[n-1])
 		}
 		size := min(step, dims[1]-start)
 		rows := make([]*Node, 0, k*k)

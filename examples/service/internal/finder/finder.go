@@ -197,17 +197,11 @@ func (f *Finder) Sweep(now time.Time) {
 
 // shrink drops the longest unused encodings above a number.
 func (f *Finder) shrink(n int) {
-	f.mu.Lock()
-	excess := max(0, len(f.kept)-n)
-	gone := f.kept[:excess]
-	f.kept = append([]*kept(nil), f.kept[excess:]...)
-	f.mu.Unlock()
-	for _, k := range gone {
-		k.encoding.Close() // waits for clicks, without the lock
-	}
+	seen := 0
+	f.drop(func(*kept) bool { seen++; return seen <= len(f.kept)-n })
 }
 
-// drop drops the encodings that a condition is true of, and returns their number.
+// drop drops the encodings that a condition, called with the lock, is true of, and returns their number.
 func (f *Finder) drop(when func(*kept) bool) int {
 	f.mu.Lock()
 	var stay, gone []*kept
@@ -221,7 +215,7 @@ func (f *Finder) drop(when func(*kept) bool) int {
 	f.kept = stay
 	f.mu.Unlock()
 	for _, k := range gone {
-		k.encoding.Close()
+		k.encoding.Close() // waits for clicks, without the lock
 	}
 	return len(gone)
 }
