@@ -70,7 +70,7 @@ func parse(ctx context.Context, args []string, stderr io.Writer) (job, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&j.out, "out", "", "folder of the checkpoint")
 	flags.StringVar(&layout, "layout", string(weights.Official), "official or mlx (without a depth model)")
-	flags.StringVar(&precision, "dtype", "bfloat16", "float32, float16 or bfloat16: 14, 7 or 7 GB at the released size")
+	flags.StringVar(&precision, "dtype", "bfloat16", "float32, float16 or bfloat16: 14, 8 or 8 GB at the released size; the depth model stays float32")
 	flags.StringVar(&scale, "scale", "released", "released or tiny")
 	flags.Uint64Var(&j.seed, "seed", 1, "of the weights")
 	flags.IntVar(&j.voxels, "voxels", 8000, "about how many voxels an object is to have, of 262,144 at the released size")
@@ -131,6 +131,10 @@ func (j job) write() error {
 // entries are the tensors of a component, under names with a prefix. If last is not nil, it chooses those whose second
 // axis is stored as the last.
 func (j job) entries(component, prefix string, last func(component, name string, shape []int) bool) []weights.Entry {
+	dtype := j.dtype
+	if component == weights.Depth {
+		dtype = dtypes.Float32 // as released
+	}
 	var entries []weights.Entry
 	for name, p := range j.model.specs()[component] {
 		d := drawOf(component, name, p.Shape, j.model)
@@ -141,9 +145,9 @@ func (j job) entries(component, prefix string, last func(component, name string,
 			if err := j.ctx.Err(); err != nil {
 				return err
 			}
-			return d.write(w, j.seed, component, name, p.Shape, j.dtype)
+			return d.write(w, j.seed, component, name, p.Shape, dtype)
 		}
-		e := weights.Entry{Name: prefix + name, DType: j.dtype, Shape: p.Shape, Write: write}
+		e := weights.Entry{Name: prefix + name, DType: dtype, Shape: p.Shape, Write: write}
 		if last != nil && last(component, name, p.Shape) {
 			e = moved(e)
 		}

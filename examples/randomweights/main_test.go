@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gomlx3d/image3d/sam3d"
@@ -75,6 +76,18 @@ func TestRepeatable(t *testing.T) {
 	y, _ := set.Get("module_list.1.backbone.blocks.0.attn.qkv.weight")
 	require.NotEmpty(t, x.Data)
 	require.True(t, bytes.Equal(x.Data, y.Data), "the encoders differ")
+}
+
+// TestDepthIsFloat32 keeps the depth model in float32, as it is released, whatever the others are in.
+func TestDepthIsFloat32(t *testing.T) {
+	depth, err := weights.Open(filepath.Join(write(t, "-dtype", "bfloat16"), "moge-vitl", "model.pt"))
+	require.NoError(t, err)
+	defer depth.Close()
+	require.NotZero(t, depth.Len())
+	for _, name := range depth.Names() {
+		x, _ := depth.Get(name)
+		require.Equal(t, dtypes.Float32, x.DType, name)
+	}
 }
 
 func TestFailures(t *testing.T) {
