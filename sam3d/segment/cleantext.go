@@ -36,12 +36,14 @@ func cleanText(text string) string {
 // escapes are what terminals take for changes of colour.
 var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]")
 
-// uncurled replaces typographic quotes and ligatures by what keyboards have.
+// uncurled replaces typographic quotes, ligatures and two letters in one by what keyboards have.
 var uncurled = strings.NewReplacer(
 	"\u2018", "'", "\u2019", "'", "\u201a", "'", "\u201b", "'", "\u02bc", "'",
 	"\u201c", `"`, "\u201d", `"`, "\u201e", `"`, "\u201f", `"`,
 	"\ufb00", "ff", "\ufb01", "fi", "\ufb02", "fl", "\ufb03", "ffi", "\ufb04", "ffl", "\ufb05", "\u017ft", "\ufb06", "st",
-	"\u0132", "IJ", "\u0133", "ij", "\u0149", "'n",
+	"\u0132", "IJ", "\u0133", "ij", "\u0149", "'n", "\u01c4", "D\u017d", "\u01c5", "D\u017e", "\u01c6", "d\u017e",
+	"\u01c7", "LJ", "\u01c8", "Lj", "\u01c9", "lj", "\u01ca", "NJ", "\u01cb", "Nj", "\u01cc", "nj",
+	"\u01f1", "DZ", "\u01f2", "Dz", "\u01f3", "dz",
 	"\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n",
 )
 

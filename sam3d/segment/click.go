@@ -34,7 +34,7 @@ type Logits struct {
 // Object is an object that was found under clicks.
 type Object struct {
 	Mask   *image.Gray // of the picture's size, 0 outside and 255 inside, without small holes
-	Logits Logits      // at four times the grid of patches, over the whole picture
+	Logits Logits      // at four times the grid of patches, over the whole picture, in -32..32
 	Score  float32     // how well the mask fits, as the network estimates: intersection over union
 	// Presence is a logit: below 0 the network doubts that there is any object.
 	Presence float32
@@ -72,11 +72,7 @@ func (e *Encoding) Click(ctx context.Context, prompt ClickPrompt) ([]Object, err
 	}
 	var objects []Object
 	for _, i := range head.chosen(d, prompt) {
-		object, err := e.object(d, i)
-		if err != nil {
-			return nil, err
-		}
-		objects = append(objects, object)
+		objects = append(objects, e.object(d, i))
 	}
 	return objects, ctx.Err()
 }
@@ -117,7 +113,9 @@ func (p ClickPrompt) tokens(scaleX, scaleY, size float64) clickTokens {
 		}
 		place(point.X, point.Y, kind)
 	}
-	t.add(0, 0, tokenNoPoint)
+	if len(t.kinds) > 0 { // a mask alone has no tokens at all
+		t.add(0, 0, tokenNoPoint)
+	}
 	return t
 }
 
@@ -158,20 +156,16 @@ func (h *interactive) chosen(d *decoded, prompt ClickPrompt) []int {
 	return []int{d.single(h.cfg.StabilityDelta, h.cfg.StabilityThreshold)}
 }
 
+// maxLogit bounds the logits of an answer, as in the original, where they are the next prompt.
+const maxLogit = 32
+
 // object makes the answer of one of the masks.
-func (e *Encoding) object(d *decoded, i int) (Object, error) {
+func (e *Encoding) object(d *decoded, i int) Object {
 	logits := Logits{Width: d.side, Height: d.side, Values: d.masks[i]}
 	whole := tidy(logits, maxHoleAt(d.side), 0)
-	planes := imageio.Planes{C: 1, H: d.side, W: d.side, Data: whole.Values}
-	full, err := imageio.Resize(planes, e.Height, e.Width, imageio.Bilinear)
-	if err != nil {
-		return Object{}, fmt.Errorf("segment: %w", err)
+	mask := enlargedMask(whole.Values, d.side, e.Width, e.Height)
+	for k, v := range logits.Values {
+		logits.Values[k] = min(max(v, -maxLogit), maxLogit)
 	}
-	mask := image.NewGray(image.Rect(0, 0, e.Width, e.Height))
-	for k, v := range full.Data {
-		if v > 0 {
-			mask.Pix[k] = 255
-		}
-	}
-	return Object{Mask: mask, Logits: logits, Score: d.scores[i], Presence: d.object}, nil
+	return Object{Mask: mask, Logits: logits, Score: d.scores[i], Presence: d.object}
 }

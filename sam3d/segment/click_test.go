@@ -6,6 +6,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gomlx3d/image3d/internal/fixture"
 	"github.com/gomlx3d/image3d/internal/nn"
 )
 
@@ -41,6 +43,71 @@ func TestClick(t *testing.T) {
 	require.NotEqual(t, object.Logits, again[0].Logits)
 	_, err = encoding.Click(t.Context(), ClickPrompt{Mask: &Logits{Width: 3, Height: 5, Values: make([]float32, 15)}})
 	require.NoError(t, err, "a mask of any size")
+}
+
+// TestMaskAlone: a mask without points and box is a prompt without tokens.
+func TestMaskAlone(t *testing.T) {
+	model := smallModel(t)
+	encoding := encodeRandom(t, model, 20, 20)
+	near := Logits{Width: 20, Height: 20, Values: randomFloats(400)}
+	found, err := encoding.Click(t.Context(), ClickPrompt{Mask: &near})
+	require.NoError(t, err)
+	d, err := model.interactive.runPadded(encoding.clicks, clickTokens{}, 1, near.Values)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.InDelta(t, d.scores[d.single(0.05, 0.98)], found[0].Score, 1e-6)
+	ended := clickTokens{}
+	ended.add(0, 0, tokenNoPoint)
+	other, err := model.interactive.run(encoding.clicks, ended, near.Values)
+	require.NoError(t, err)
+	require.NotEqual(t, d.scores, other.scores, "the token that ends prompts would matter")
+}
+
+// TestLogitsAreBounded: an answer is a mild hint as the next question. The mask is made before.
+func TestLogitsAreBounded(t *testing.T) {
+	d := &decoded{side: 2, masks: [][]float32{{100, 2, -40, -40}}, scores: []float32{0.5}}
+	object := (&Encoding{Width: 2, Height: 5}).object(d, 0)
+	require.Equal(t, []float32{maxLogit, 2, -maxLogit, -maxLogit}, object.Logits.Values)
+	require.Equal(t, []byte{255, 255, 255, 0, 255, 0, 0, 0, 0, 0}, object.Mask.Pix, "at the middle there are 30, and not 0")
+}
+
+// TestPromptsRunNoEncoder: a click runs one program, and a text that is known does without those of the text encoder.
+func TestPromptsRunNoEncoder(t *testing.T) {
+	cfg := smallGrounding()
+	cfg.Interactive = true
+	device := fixture.NewDevice(fixture.Backend(t))
+	model, err := New(device, cfg, randomSet(cfg, 5))
+	require.NoError(t, err)
+	defer model.Close()
+	model.lexicon.tokenizer, err = newTokenizer(strings.Split(smallMerges, "\n")[1:5], cfg)
+	require.NoError(t, err)
+	executed := 0
+	device.Fail(func(_ int, operation string) error {
+		if operation == "execute" {
+			executed++
+		}
+		return nil
+	})
+	runs := func(f func() error) int {
+		executed = 0
+		require.NoError(t, f())
+		return executed
+	}
+	encoding := encodeRandom(t, model, 40, 30)
+	defer encoding.Close()
+	require.GreaterOrEqual(t, executed, 1+cfg.ViTDepth+2*levels)
+	click := func() error {
+		_, err := encoding.Click(t.Context(), ClickPrompt{Points: []Point{{X: 3, Y: 4, Label: Foreground}}})
+		return err
+	}
+	require.Equal(t, 1, runs(click))
+	require.Equal(t, 1, runs(click))
+	words := func() error {
+		_, err := encoding.Segment(t.Context(), Prompt{Text: "cat", Threshold: -1})
+		return err
+	}
+	first := runs(words)
+	require.Equal(t, 2+cfg.TextLayers, first-runs(words))
 }
 
 // TestPaddingIsInvisible compares a prompt with the same prompt among more tokens that do not count.

@@ -41,7 +41,10 @@ type exemplarInput struct {
 }
 
 // places is the number of places for n exemplars.
-func places(n int) int { return max(minExemplars, 1<<bits.Len(uint(max(n, 1)-1))) }
+func places(n int) int { return powerAbove(n, minExemplars) }
+
+// powerAbove is the smallest power of two that is neither below n nor below least, which is one.
+func powerAbove(n, least int) int { return max(least, 1<<bits.Len(uint(max(n, 1)-1))) }
 
 // newExemplarInput lays the exemplars of a batch out in as many places as the longest list needs.
 func (c Config) newExemplarInput(batch []exemplars) *exemplarInput {

@@ -3,8 +3,6 @@
 package segment
 
 import (
-	"math/bits"
-
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -23,7 +21,7 @@ const (
 	tokenForeground
 	tokenUpperLeft
 	tokenLowerRight
-	tokenNoPoint // ends every prompt
+	tokenNoPoint // ends every prompt that has others
 	tokenZero    // of transformers, which fills up shorter prompts of a batch with it
 )
 
@@ -112,7 +110,7 @@ type decoded struct {
 //
 //	mask [4g*4g] logits, or nil
 func (h *interactive) run(f clickFeatures, tokens clickTokens, mask []float32) (*decoded, error) {
-	return h.runPadded(f, tokens, max(minTokens, 1<<bits.Len(uint(len(tokens.kinds)-1))), mask)
+	return h.runPadded(f, tokens, powerAbove(len(tokens.kinds), minTokens), mask)
 }
 
 // runPadded is run with tokens that do not count added up to a number.

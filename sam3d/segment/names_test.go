@@ -3,6 +3,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"maps"
 	"os"
@@ -96,7 +97,31 @@ func TestSpecIsManifest(t *testing.T) {
 	}
 }
 
-// TestManifestLoads maps every layout of the released checkpoints onto the specification.
+// writeHollow writes a safetensors file of the manifest's tensors, whose data is one hole in the file.
+func writeHollow(t *testing.T, tensors map[string]weights.Tensor) string {
+	t.Helper()
+	fields, end := make(map[string]any), 0
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		p := tensors[name]
+		dtype, size := "BF16", p.DType.Size()
+		if p.DType == dtypes.Complex64 {
+			dtype = "C64"
+		}
+		for _, dim := range p.Shape {
+			size *= dim
+		}
+		fields[name] = map[string]any{"dtype": dtype, "shape": p.Shape, "data_offsets": []int{end, end + size}}
+		end += size
+	}
+	header, err := json.Marshal(fields)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	require.NoError(t, os.WriteFile(path, append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), 0o600))
+	require.NoError(t, os.Truncate(path, int64(8+len(header)+end)))
+	return path
+}
+
+// TestManifestLoads maps every layout of the released checkpoints, in files of their size, onto the specification.
 func TestManifestLoads(t *testing.T) {
 	m := readManifest(t)
 	video := maps.Clone(m.Transformers)
@@ -107,7 +132,9 @@ func TestManifestLoads(t *testing.T) {
 		MetaSAM3: m.SAM3, MetaSAM31: m.SAM31, TransformersVideo: video,
 	} {
 		t.Run(string(layout), func(t *testing.T) {
-			set := weights.NewSet(hollow(entries))
+			set, err := weights.Open(writeHollow(t, hollow(entries)))
+			require.NoError(t, err)
+			defer set.Close()
 			cfg, err := Released(set)
 			require.NoError(t, err)
 			require.Equal(t, layout, cfg.Layout)
@@ -121,6 +148,10 @@ func TestManifestLoads(t *testing.T) {
 				}
 			}
 			require.Equal(t, want, canonical.Len())
+			for _, name := range canonical.Names() {
+				p, _ := canonical.Get(name)
+				require.Equal(t, dtypes.BFloat16, p.DType, name)
+			}
 		})
 	}
 }

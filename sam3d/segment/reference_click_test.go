@@ -24,7 +24,7 @@ func clickCase(t *testing.T, c *fixture.Case) map[string]any {
 	cfg := model.Config()
 	shape := c.Shape(t, "in/pixel_values")
 	pixels := c.Float32s(t, "in/pixel_values")
-	prompts := clickPrompts(t, c, cfg.ImageSize)
+	prompts := clickPrompts(t, c, cfg)
 	require.Zero(t, len(prompts)%shape[0])
 	masks := maskPrompts(t, c, model.interactive, len(prompts))
 	var logits, scores, objects []float32
@@ -66,21 +66,28 @@ func input(t *testing.T, c *fixture.Case, word string) string {
 }
 
 // clickPrompts returns the prompts of all pictures in order.
-func clickPrompts(t *testing.T, c *fixture.Case, size int) []clickTokens {
+func clickPrompts(t *testing.T, c *fixture.Case, cfg Config) []clickTokens {
+	size := float64(cfg.ImageSize)
 	var points, labels, boxes []float32
 	perPrompt, count := 0, 0
-	if name := input(t, c, "points"); name != "" {
+	if name := input(t, c, "points"); name != "" && len(c.Float32s(t, name)) > 0 {
 		shape := c.Shape(t, name)
-		points, labels, perPrompt = c.Float32s(t, name), c.Float32s(t, input(t, c, "labels")), shape[len(shape)-2]
+		points, perPrompt = c.Float32s(t, name), shape[len(shape)-2]
 		count = len(points) / (2 * perPrompt)
+		if labels = slices.Repeat([]float32{1}, count*perPrompt); input(t, c, "labels") != "" {
+			labels = c.Float32s(t, input(t, c, "labels"))
+		}
 	}
-	if name := input(t, c, "box"); name != "" {
+	if name := input(t, c, "box"); name != "" && len(c.Float32s(t, name)) > 0 {
 		boxes = c.Float32s(t, name)
 		count = len(boxes) / 4
 	}
+	if count == 0 {
+		return promptsWithoutPlaces(t, c, cfg)
+	}
 	prompts := make([]clickTokens, count)
 	place := func(i int, x, y float32, kind int32) {
-		prompts[i].add((float64(x)+0.5)/float64(size), (float64(y)+0.5)/float64(size), kind)
+		prompts[i].add((float64(x)+0.5)/size, (float64(y)+0.5)/size, kind)
 	}
 	for i := range prompts {
 		if boxes != nil {
@@ -98,6 +105,23 @@ func clickPrompts(t *testing.T, c *fixture.Case, size int) []clickTokens {
 			place(i, points[2*k], points[2*k+1], kind)
 		}
 		prompts[i].add(0, 0, tokenNoPoint)
+	}
+	return prompts
+}
+
+// promptsWithoutPlaces returns the prompts of a case without points and boxes: one for each picture, or one for each mask.
+func promptsWithoutPlaces(t *testing.T, c *fixture.Case, cfg Config) []clickTokens {
+	count := c.Shape(t, "in/pixel_values")[0]
+	if name := input(t, c, "mask"); name != "" {
+		shape := c.Shape(t, name)
+		count = max(count, len(c.Float32s(t, name))/(shape[len(shape)-2]*shape[len(shape)-1]))
+	}
+	prompts := make([]clickTokens, count)
+	for i := range prompts {
+		if cfg.Layout == TransformersTracker { // puts a point without a place there, and ends the prompt with another
+			prompts[i].add(0, 0, tokenNoPoint)
+			prompts[i].add(0, 0, tokenNoPoint)
+		}
 	}
 	return prompts
 }

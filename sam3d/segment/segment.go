@@ -26,7 +26,7 @@ const (
 // what is not meant.
 type Prompt struct {
 	// Text names the objects in a few words: "chair", "yellow school bus". What exceeds the context length of 32 tokens
-	// is cut off. It may be empty if there are examples.
+	// is cut off; 32 words of more than 4 kB together are refused. It may be empty if there are examples.
 	Text string
 	// Boxes are drawn around examples.
 	Boxes []ExampleBox
@@ -214,10 +214,7 @@ const (
 func (e *Encoding) masks(s *stage, d *detected, queries []int) ([]*image.Gray, error) {
 	head, side := e.model.grounding, 4*e.model.cfg.grid()
 	pixels := head.pixels(s, e.grounding, d)
-	chunk := 1
-	for chunk < min(maxChunk, len(queries)) {
-		chunk *= 2
-	}
+	chunk := powerAbove(min(maxChunk, len(queries)), 1)
 	var out []*image.Gray
 	for start := 0; start < len(queries); start += chunk {
 		chosen := make([]int32, chunk) // places that are left over repeat the first query

@@ -170,7 +170,7 @@ func TestSegmentRefuses(t *testing.T) {
 		"point of no label": {Points: []Point{{X: 3, Y: 1}}},
 		"too many":          {Points: slices.Repeat([]Point{{X: 3, Y: 1, Label: Foreground}}, maxPromptExamples+1)},
 		"threshold":         {Text: "cat", Threshold: nan},
-		"long text":         {Text: strings.Repeat("cat ", 4000)},
+		"long word":         {Text: strings.Repeat("cat", 4000)},
 	} {
 		_, err := encoding.Segment(t.Context(), prompt)
 		require.ErrorIs(t, err, ErrInput, name)

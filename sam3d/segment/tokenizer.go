@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxText bounds a text in bytes; a few dozen tokens of it count.
+	// maxText bounds what may count of a text, in bytes.
 	maxText = 1 << 12
 	// endOfWord marks the last symbol of a word.
 	endOfWord = "</w>"
@@ -86,11 +86,15 @@ func tokenizerFile(vocabulary map[string]int, merges []string, cfg Config) map[s
 // encode returns the tokens of a text between those of the start and the end. Longer texts are cut to the context length,
 // the last token being that of the end.
 func (t *tokenizer) encode(text string) ([]int32, error) {
+	text = cleanText(text)
+	if words := strings.Fields(text); len(words) > t.cfg.ContextLength { // each makes a token or more
+		text = strings.Join(words[:t.cfg.ContextLength], " ")
+	}
 	if len(text) > maxText {
-		return nil, fmt.Errorf("%w: a text of %d bytes, at most %d", ErrInput, len(text), maxText)
+		return nil, fmt.Errorf("%w: %d words of %d bytes, at most %d", ErrInput, len(strings.Fields(text)), len(text), maxText)
 	}
 	ids := []int32{int32(t.cfg.BeginToken)}
-	for _, id := range t.words.Encode(cleanText(text)) {
+	for _, id := range t.words.Encode(text) {
 		ids = append(ids, int32(id))
 	}
 	ids = append(ids, int32(t.cfg.EndToken))

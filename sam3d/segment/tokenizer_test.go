@@ -44,6 +44,9 @@ func TestTokens(t *testing.T) {
 	require.Len(t, got, cfg.ContextLength)
 	_, err = tokens.encode(strings.Repeat("x", maxText+1))
 	require.ErrorIs(t, err, ErrInput)
+	many, err := tokens.encode(strings.Repeat("dog \n", maxText))
+	require.NoError(t, err)
+	require.Equal(t, []int32{start, dog, dog, dog, dog, end}, many, "words that do not count are no reason to refuse")
 }
 
 func TestCleanText(t *testing.T) {
@@ -55,6 +58,7 @@ func TestCleanText(t *testing.T) {
 		"it\u2019s":                      "it's",
 		"it\u00e2\u20ac\u2122s":          "it's",
 		"\ufb01sh":                       "fish",
+		"\u01c5\u01c8ep":                 "džljep",
 		"\uff23\uff21\uff34\u3000\uff11": "cat 1",
 		"&lt;b&gt; &amp;amp; &eacute;":   "<b> & é",
 		"<b> &amp;amp;":                  "<b> &",
