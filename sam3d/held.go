@@ -38,13 +38,13 @@ func use[M closer, T any](h *held[M], work func(M) (T, error)) (out T, err error
 	if err := h.load(); err != nil {
 		return out, fmt.Errorf("load weights: %w", err)
 	}
-	if h.stream {
-		defer func() {
+	defer func() {
+		if h.stream {
 			h.unload()
-			debug.FreeOSMemory() // of results' copies and of uploads; then what the backend has freed
-			releaseNative()
-		}()
-	}
+		}
+		debug.FreeOSMemory() // of results' copies and of uploads; then what the backend has freed
+		releaseNative()
+	}()
 	return work(h.model)
 }
 

@@ -116,12 +116,13 @@ func (j job) write() error {
 		return err
 	}
 	begin := time.Now()
-	bias, voxels, err := j.measureBias(j.ctx, j.voxels)
+	bias, voxels, err := j.measureBias(j.ctx, max(1, int(float64(j.voxels)/j.model.gain)))
 	if err != nil {
 		return err
 	}
 	j.bias = bias
-	fmt.Fprintf(j.messages, "an occupancy bias of %.4g leaves %d voxels of noise (%s)\n", bias, voxels, time.Since(begin).Round(time.Second))
+	fmt.Fprintf(j.messages, "an occupancy bias of %.4g leaves %d voxels of noise, about %d of an object (%s)\n", bias, voxels,
+		int(float64(voxels)*j.model.gain), time.Since(begin).Round(time.Second))
 	if j.layout == weights.MLX {
 		return j.writeBundle()
 	}

@@ -20,6 +20,9 @@ type model struct {
 	gaussians, gaussians4         decoder.GaussiansConfig
 	mesh                          decoder.MeshConfig
 	depth                         moge.Config
+	// gain is how many times the voxels of noise an object has: a random flow adds what neighbours share, and that is
+	// measured, with one step.
+	gain float64
 }
 
 // released has the sizes of the released checkpoint: 3.6 billion parameters with the depth model.
@@ -29,7 +32,7 @@ func released() model {
 		structure: flow.ReleasedStructure(), latent: flow.ReleasedLatent(),
 		structureDecoder: decoder.ReleasedStructure(),
 		gaussians:        decoder.ReleasedGaussians(), gaussians4: decoder.ReleasedGaussians4(), mesh: decoder.ReleasedMesh(),
-		depth: moge.V1(),
+		depth: moge.V1(), gain: 2.4,
 	}
 }
 
@@ -37,7 +40,7 @@ func released() model {
 func tiny() model {
 	const width, heads, blocks, resolution = 32, 2, 2, 16
 	m := released()
-	m.imageSize = 56
+	m.imageSize, m.gain = 56, 1
 	for _, tokens := range []condition.Config{m.structureTokens, m.latentTokens} {
 		for _, e := range tokens.Embedders {
 			if e.Image != nil {

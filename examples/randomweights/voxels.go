@@ -24,8 +24,8 @@ const occupancyBias = "out_layer.2.bias"
 // noiseSeed is that of examples/generate. Another seed gives other voxels, and about as many.
 const noiseSeed = 42
 
-// measureBias runs the structure decoder on the noise that a sampling starts from, to which a random flow adds little,
-// and returns the bias of its output that leaves about the wanted number of voxels after pruning.
+// measureBias runs the structure decoder on the noise that a sampling starts from and returns the bias of its output
+// that leaves about the wanted number of voxels after pruning.
 func (j job) measureBias(ctx context.Context, wanted int) (bias float64, voxels int, err error) {
 	config := j.backend
 	if config == "go" {
