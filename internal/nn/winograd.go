@@ -15,59 +15,58 @@ const winogradChannels = 32
 // each ("Fast Algorithms for Convolutional Neural Networks", Lavin and Gray, 2015): along an axis two results take four
 // products instead of six, and along three 64 instead of 216. In two dimensions it gains nothing over XLA's convolution.
 //
+// The four products of an axis, each a correlation along the other axes, take turns: what is summed for one stays in
+// the processor's caches, and takes the memory of the one before. All at once take twice the time.
+//
 //	x      [B, S1+2, S2+2, ..., in], with the neighbours of the outermost cells
 //	weight [3, 3, ..., in, out]
 //	out    [B, S1, S2, ..., out]
 func winograd(x, weight *Node) *Node {
 	dims := x.Shape().Dimensions
-	axes := len(dims) - 2
-	in, out := weight.Shape().Dimensions[axes], weight.Shape().Dimensions[axes+1]
-	products := 1
-	for axis := range axes {
-		products *= 4
-		if dims[1+axis]%2 != 0 {
-			x = GrowRight(x, 2*axis+1, 1, 0) // to whole tiles
-		}
-		x = winogradInput(x, 2*axis+1)
-		weight = winogradWeight(weight, axis)
+	if len(dims) == 2 {
+		return Dot(x, weight).General([]int{1}, nil, []int{0}, nil)
 	}
-	tiles := slices.Clone(x.Shape().Dimensions[:2*axes+1]) // [4, 4, ..., B, S1/2, S2/2, ...]
-	x = Reshape(x, products, -1, in)
-	y := Dot(x, Reshape(weight, products, in, out)).General([]int{2}, []int{0}, []int{1}, []int{0})
-	y = Reshape(y, append(tiles, out)...)
-	for axis := axes - 1; axis >= 0; axis-- {
-		y = winogradOutput(y, 2*axis+2)
-		if dims[1+axis]%2 != 0 {
-			y = SliceAxis(y, 2*axis+1, AxisRange(0, dims[1+axis]-2))
+	size := dims[1] - 2
+	if size%2 != 0 {
+		x = GrowRight(x, 1, 1, 0) // to whole tiles
+	}
+	tiles := (size + 1) / 2
+	xs, weights := inputSums(x), weightSums(weight)
+	var products [4]*Node
+	for i := range products {
+		if i > 0 {
+			held := OptimizationBarriers(xs[i], weights[i], products[i-1])
+			xs[i], weights[i], products[i-1] = held[0], held[1], held[2]
 		}
+		y := winograd(Reshape(xs[i], slices.Concat([]int{dims[0] * tiles}, dims[2:])...), weights[i])
+		products[i] = Reshape(y, slices.Concat([]int{dims[0], tiles}, y.Shape().Dimensions[1:])...)
+	}
+	y := outputSums(products) // [B, tiles, 2, S2, ..., out]
+	y = Reshape(y, slices.Concat([]int{dims[0], 2 * tiles}, y.Shape().Dimensions[3:])...)
+	if size%2 != 0 {
+		y = SliceAxis(y, 1, AxisRange(0, size))
 	}
 	return y
 }
 
-// winogradInput cuts an axis of 2n+2 cells into n tiles of four and stacks, as a new first axis, the four sums of each.
-func winogradInput(x *Node, axis int) *Node {
-	n := x.Shape().Dimensions[axis]/2 - 1
-	cell := func(i int) *Node { return SliceAxis(x, axis, AxisRange(i, i+2*n-1).Stride(2)) }
+// inputSums cuts axis 1 of 2n+2 cells into n tiles of four and returns the four sums of each.
+func inputSums(x *Node) [4]*Node {
+	n := x.Shape().Dimensions[1]/2 - 1
+	cell := func(i int) *Node { return SliceAxis(x, 1, AxisRange(i, i+2*n-1).Stride(2)) }
 	a, b, c, d := cell(0), cell(1), cell(2), cell(3)
-	return Stack([]*Node{Sub(a, c), Add(b, c), Sub(c, b), Sub(b, d)}, 0)
+	return [4]*Node{Sub(a, c), Add(b, c), Sub(c, b), Sub(b, d)}
 }
 
-// winogradWeight replaces an axis of three taps by a new first axis of four sums.
-func winogradWeight(w *Node, axis int) *Node {
-	tap := func(i int) *Node { return Squeeze(SliceAxis(w, axis, AxisElem(i)), axis) }
+// weightSums makes four sums of the three taps of axis 0.
+func weightSums(w *Node) [4]*Node {
+	tap := func(i int) *Node { return Squeeze(SliceAxis(w, 0, AxisElem(i)), 0) }
 	a, b, c := tap(0), tap(1), tap(2)
 	ends := Add(a, c)
-	return Stack([]*Node{a, MulScalar(Add(ends, b), 0.5), MulScalar(Sub(ends, b), 0.5), c}, 0)
+	return [4]*Node{a, MulScalar(Add(ends, b), 0.5), MulScalar(Sub(ends, b), 0.5), c}
 }
 
-// winogradOutput makes of the first axis, of four products a tile, two results a tile along another axis, whose index
-// is that before the first one goes.
-func winogradOutput(y *Node, axis int) *Node {
-	product := func(i int) *Node { return Squeeze(SliceAxis(y, 0, AxisElem(i)), 0) }
-	a, b, c, d := product(0), product(1), product(2), product(3)
-	pair := Stack([]*Node{Add(Add(a, b), c), Sub(Sub(b, c), d)}, axis) // [..., n, 2, ...]
-	dims := slices.Clone(pair.Shape().Dimensions)
-	dims = slices.Delete(dims, axis, axis+1)
-	dims[axis-1] *= 2
-	return Reshape(pair, dims...)
+// outputSums makes of the four products of each tile its two results, along a new axis 2.
+func outputSums(products [4]*Node) *Node {
+	a, b, c, d := products[0], products[1], products[2], products[3]
+	return Stack([]*Node{Add(Add(a, b), c), Sub(Sub(b, c), d)}, 2)
 }
