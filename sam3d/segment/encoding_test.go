@@ -26,7 +26,7 @@ func picture(width, height int) image.Image {
 // TestEncode clicks into pictures of several shapes.
 func TestEncode(t *testing.T) {
 	model := smallModel(t)
-	for _, size := range [][2]int{{1, 1}, {64, 3}, {30, 40}, {20, 20}} {
+	for _, size := range [][2]int{{1, 1}, {64, 3}, {3000, 2}, {1, 700}, {30, 40}, {20, 20}} {
 		encoding, err := model.Encode(t.Context(), picture(size[0], size[1]))
 		require.NoError(t, err)
 		require.Equal(t, size, [2]int{encoding.Width, encoding.Height})

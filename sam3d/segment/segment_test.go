@@ -119,6 +119,48 @@ func TestPromptsMatter(t *testing.T) {
 	require.Equal(t, worded, wordless, "examples without words")
 }
 
+// TestNoPromptIsDropped: the last of many points, boxes and clicks changes the answer as the first does, at the sizes of
+// compiled programs and beyond.
+func TestNoPromptIsDropped(t *testing.T) {
+	cfg := smallGrounding()
+	cfg.Interactive = true
+	model, err := New(fixture.Backend(t), cfg, randomSet(cfg, 5))
+	require.NoError(t, err)
+	defer model.Close()
+	encoding := encodeRandom(t, model, 20, 20)
+	s := &stage{ctx: t.Context()}
+	defer s.free()
+	text := words{tokens: s.run1(model.grounding.programs.textEnd, model.grounding.textEnd,
+		tensors.FromFlatDataAndDimensions(make([]float32, 6*cfg.TextDim), 1, 6, cfg.TextDim)), valid: [][]bool{make([]bool, 6)}}
+	for _, n := range []int{1, 3, 4, 5, 8, 9, 16, 17} {
+		for name, answer := range map[string]func(label Label) float32{
+			"clicks": func(label Label) float32 {
+				points := slices.Repeat([]Point{{X: 3, Y: 4, Label: Foreground}}, n)
+				points[n-1].Label = label
+				found, err := encoding.Click(t.Context(), ClickPrompt{Points: points})
+				require.NoError(t, err)
+				return found[0].Score
+			},
+			"points": func(label Label) float32 {
+				points := slices.Repeat([]examplePoint{{0.3, 0.4, true}}, n)
+				points[n-1].positive = label == Foreground
+				d := model.grounding.detect(s, encoding.grounding, text, []exemplars{{points: points, global: true}})
+				require.NoError(t, s.err)
+				return d.presence[0]
+			},
+			"boxes": func(label Label) float32 {
+				boxes := slices.Repeat([]exampleBox{{0.3, 0.4, 0.2, 0.1, true}}, n)
+				boxes[n-1].positive = label == Foreground
+				d := model.grounding.detect(s, encoding.grounding, text, []exemplars{{boxes: boxes, global: true}})
+				require.NoError(t, s.err)
+				return d.presence[0]
+			},
+		} {
+			require.NotEqual(t, answer(Foreground), answer(Background), "the last of %d %s", n, name)
+		}
+	}
+}
+
 // TestPlacesAreInvisible compares a prompt with the same beside a longer one, which needs more places.
 func TestPlacesAreInvisible(t *testing.T) {
 	model := groundingModel(t)
