@@ -99,18 +99,20 @@ func (p Params) As(x *Node, name string) *Node { return ConvertDType(p.Get(name)
 // GraphFn builds a graph from a module's parameters and the inputs.
 type GraphFn func(p Params, in []*Node) []*Node
 
-// Program is a graph function compiled once for each combination of input shapes. Its weights are arguments, so that
-// one compiled block serves all layers of the same shape. It is safe for concurrent use.
+// Program is a graph function compiled once for each combination of input shapes, and again if it was not used for so
+// long that MaxGraphs others were. Its weights are arguments, so that one compiled block serves all layers of the same
+// shape. It is safe for concurrent use.
 type Program struct {
 	backend compute.Backend
 	choices *tuned
 	name    string
 	build   GraphFn
 
+	graphs map[string]*compiled // under the lock of the graphs of all programs, as closed
+	closed bool
+
 	mu      sync.Mutex
-	execs   map[string]*Exec // by parameter names
 	started map[*Graph]time.Time
-	closed  bool
 }
 
 var compilations, compileTime atomic.Int64
@@ -123,7 +125,7 @@ func CompileTime() time.Duration { return time.Duration(compileTime.Load()) }
 
 // NewProgram returns a program that compiles on its first call.
 func NewProgram(backend compute.Backend, name string, build GraphFn) *Program {
-	return &Program{backend: Plain(backend), choices: choices(backend), name: name, build: build, execs: make(map[string]*Exec), started: make(map[*Graph]time.Time)}
+	return &Program{backend: Plain(backend), choices: choices(backend), name: name, build: build, graphs: make(map[string]*compiled), started: make(map[*Graph]time.Time)}
 }
 
 // Call runs the program on the backend's first device. Inputs are tensors, or Go values as graph.Exec takes them. The
@@ -135,10 +137,6 @@ func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) 
 		}
 	}()
 	names := slices.Sorted(maps.Keys(w))
-	exec, err := p.exec(names)
-	if err != nil {
-		return nil, err
-	}
 	args := make([]any, 0, len(in)+len(names))
 	for _, arg := range in {
 		if _, ours := arg.(*tensors.Tensor); !ours {
@@ -154,7 +152,12 @@ func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) 
 	for _, name := range names {
 		args = append(args, w[name])
 	}
-	out, err = exec.Exec(args...)
+	g, err := graphs.get(p, keyOf(names, args), func() (*Exec, error) { return p.exec(names) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	defer graphs.done(g)
+	out, err = g.exec.Exec(args...)
 	if err != nil {
 		p.forget()
 		return nil, fmt.Errorf("%s: %w", p.name, err)
@@ -183,16 +186,8 @@ func (p *Program) Call1(w Weights, in ...any) (*tensors.Tensor, error) {
 	return out[0], nil
 }
 
+// exec returns what compiles the program, with parameters of the given names.
 func (p *Program) exec(names []string) (*Exec, error) {
-	key := strings.Join(names, "\n")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, fmt.Errorf("%s: %w", p.name, ErrClosed)
-	}
-	if exec := p.execs[key]; exec != nil {
-		return exec, nil
-	}
 	build := func(g *Graph, args []*Node) []*Node {
 		defer func() {
 			// Exec catches errors only; anything else would leave it waiting for this compilation for ever.
@@ -212,15 +207,14 @@ func (p *Program) exec(names []string) (*Exec, error) {
 	}
 	exec, err := NewExecCanonical(p.backend, build, -1, -1, false, true, true)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.name, err)
+		return nil, err
 	}
-	exec = exec.WithName(p.name).SetMaxCache(-1)
+	exec = exec.WithName(p.name)
 	// The hook is for parameters that no argument gives. There are none; but it runs between compilation and execution.
 	exec.SetSideParamsHook(func(g *Graph, _ []compute.Buffer, _ []bool) error {
 		p.clock(g, false)
 		return nil
 	})
-	p.execs[key] = exec
 	return exec, nil
 }
 
@@ -243,12 +237,5 @@ func (p *Program) forget() {
 	clear(p.started)
 }
 
-// Close frees the compiled graphs. Later calls fail with ErrClosed.
-func (p *Program) Close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, exec := range p.execs {
-		exec.Finalize()
-	}
-	p.execs, p.closed = nil, true
-}
+// Close frees the compiled graphs, those in use when their calls end. Later calls fail with ErrClosed.
+func (p *Program) Close() { graphs.close(p) }
