@@ -91,8 +91,8 @@ func serve(ctx context.Context, s settings, stdout io.Writer, log *slog.Logger) 
 	}
 	fmt.Fprintf(stdout, "http://%s\n", listener.Addr())
 	web := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		WriteTimeout: 5 * time.Minute, // streams, downloads and submissions have their own
-
+		ReadTimeout:    s.uploadTime,    // also of bodies that are refused, which net/http reads some of
+		WriteTimeout:   5 * time.Minute, // streams, downloads and submissions have their own
 		MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	return together(ctx, s, log, web, listener, server, queue, model, find)
 }

@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +20,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -217,6 +220,36 @@ func TestKilled(t *testing.T) {
 	p.follow(again.ID, "")
 	for line := range strings.Lines(p.text()) {
 		require.True(t, json.Valid([]byte(line)), line)
+	}
+}
+
+// Clients that stop sending are let go, also when their request was refused before.
+func TestSlowClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: loads the model")
+	}
+	p := launch(t, t.TempDir(), "-upload-time", "200ms", "-max-upload", "100000")
+	address := strings.TrimPrefix(p.url, "http://")
+	for name, c := range map[string]struct {
+		head   string
+		status int
+	}{
+		"upload":      {"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 5000\r\n\r\n--b\r\n", 408},
+		"after it":    {"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 5000\r\n\r\n--b--\r\n", 422},
+		"too large":   {"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n", 413},
+		"no such way": {"PUT /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n", 405},
+	} {
+		t.Run(name, func(t *testing.T) {
+			connection, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			defer connection.Close()
+			require.NoError(t, connection.SetDeadline(time.Now().Add(time.Minute)))
+			_, err = io.WriteString(connection, c.head)
+			require.NoError(t, err)
+			answer, err := io.ReadAll(connection) // until the service closes it
+			require.NoError(t, err)
+			require.Contains(t, string(answer), fmt.Sprintf("HTTP/1.1 %d ", c.status))
+		})
 	}
 }
 

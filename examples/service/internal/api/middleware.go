@@ -224,8 +224,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, room func(client 
 	_ = control.SetReadDeadline(deadline)
 	_ = control.SetWriteDeadline(deadline.Add(patience))
 	r.Body = http.MaxBytesReader(w, r.Body, s.MaxUpload)
-	err := r.ParseMultipartForm(1 << 20)
-	_ = control.SetReadDeadline(time.Time{})
+	err := r.ParseMultipartForm(1 << 20) // net/http lifts the deadline at the body's end: what comes after the form is read too
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):

@@ -222,7 +222,7 @@ func (s *Server) notFound(ctx context.Context, err error) error {
 	case errors.Is(err, segment.ErrNoHead), errors.Is(err, segment.ErrVocabulary):
 		return typed(problemNoSegmenter, http.StatusNotImplemented, "this service's segmenter does not take such prompts")
 	case errors.Is(err, segment.ErrInput), errors.Is(err, sam3d.ErrImageFile), errors.Is(err, sam3d.ErrTooLarge):
-		return s.refusal(ctx, err)
+		return s.unfit(ctx, err)
 	}
 	return s.internal(ctx, err)
 }

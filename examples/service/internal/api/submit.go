@@ -83,7 +83,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error
 		return nil, s.notFound(ctx, err)
 	}
 	if err := s.check(ctx, job, staged); err != nil {
-		return nil, s.refusal(ctx, err)
+		return nil, s.unfit(ctx, err)
 	}
 	added, existed, err := s.Queue.Submit(job, staged)
 	if err != nil {
@@ -200,21 +200,28 @@ func (s *Server) check(ctx context.Context, job store.Job, folder string) error 
 	return s.Check(job, folder)
 }
 
-// refusal turns the error of a submission into an answer.
-func (s *Server) refusal(ctx context.Context, err error) error {
-	var full *worker.FullError
+// unfit turns what is wrong with the files of a submission into an answer.
+func (s *Server) unfit(ctx context.Context, err error) error {
 	var internal *os.PathError
 	switch {
-	case errors.As(err, &full):
-		return huma.ErrorWithHeaders(huma.Error429TooManyRequests(full.Error()), http.Header{"Retry-After": {retryAfter(full)}})
-	case errors.Is(err, store.ErrKeyReused):
-		return huma.Error422UnprocessableEntity("the idempotency key was used for another request")
 	case errors.Is(err, sam3d.ErrTooLarge):
 		return huma.NewError(http.StatusRequestEntityTooLarge, plain(err))
 	case errors.As(err, &internal) || errors.Is(err, context.Canceled):
 		return s.internal(ctx, err)
 	}
 	return huma.Error422UnprocessableEntity(plain(err))
+}
+
+// refusal turns an error of the queue into an answer.
+func (s *Server) refusal(ctx context.Context, err error) error {
+	var full *worker.FullError
+	switch {
+	case errors.As(err, &full):
+		return huma.ErrorWithHeaders(huma.Error429TooManyRequests(full.Error()), http.Header{"Retry-After": {retryAfter(full)}})
+	case errors.Is(err, store.ErrKeyReused):
+		return huma.Error422UnprocessableEntity("the idempotency key was used for another request")
+	}
+	return s.internal(ctx, err)
 }
 
 // plain is the text of an error about the client's files, without the names of packages.

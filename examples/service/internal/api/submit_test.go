@@ -81,6 +81,27 @@ func TestRefusals(t *testing.T) {
 	require.Empty(t, staged, "nothing is left of a refused submission")
 }
 
+// What fails in the service is no fault of the client, who learns no path; and folders that somebody removed come again.
+func TestFoldersRemoved(t *testing.T) {
+	remove := true
+	f := start(t, func(s *Server, _ *worker.Limits) {
+		s.Check = func(_ store.Job, staged string) error {
+			if remove {
+				return os.RemoveAll(filepath.Dir(staged))
+			}
+			return nil
+		}
+	})
+	body, header := form("image", "@1")
+	answer, data := f.do(http.MethodPost, "/v1/jobs", body, header)
+	require.Equal(t, http.StatusInternalServerError, answer.StatusCode)
+	require.NotContains(t, string(data), "staging")
+	remove = false
+	require.NoError(t, os.RemoveAll(filepath.Dir(f.server.Store.Folder("x"))))
+	answer, _ = f.submit(nil, "image", "@1")
+	require.Equal(t, http.StatusAccepted, answer.StatusCode)
+}
+
 func TestFullQueue(t *testing.T) {
 	f := start(t, func(_ *Server, l *worker.Limits) { l.Client = 2 })
 	_, running := f.submit(nil, "image", "@0")

@@ -111,11 +111,22 @@ func TestMake(t *testing.T) {
 	require.Equal(t, summary, again)
 	require.NotEmpty(t, stages)
 
+	// A disk that takes no more: the files that were written make room again.
+	for _, file := range summary.Files {
+		require.NoError(t, os.Remove(filepath.Join(folder, file.Name)))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(folder, PosedGLB), 0o700))
+	_, err = e.Make(context.Background(), job, folder, func(sam3d.Event) {})
+	require.ErrorContains(t, err, PosedGLB)
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, left, 3, "the client's files and what is in the way")
+
 	ctx, cancel := context.WithCancel(context.Background())
 	empty := folderWith(t, map[string][]byte{"image": testdata.Image, "mask": testdata.Mask})
 	_, err = e.Make(ctx, job, empty, func(sam3d.Event) { cancel() })
 	require.ErrorIs(t, err, context.Canceled)
-	left, err := os.ReadDir(empty)
+	left, err = os.ReadDir(empty)
 	require.NoError(t, err)
 	require.Len(t, left, 2)
 }

@@ -57,9 +57,16 @@ type output struct {
 	encode func(io.Writer) error
 }
 
-// write writes the files of a result.
-func write(ctx context.Context, folder string, job store.Job, photo image.Image, r *sam3d.Result) (store.Summary, error) {
-	summary := store.Summary{Voxels: len(r.Voxels) / 3, Warnings: slices.Clone(r.Warnings), Files: []store.File{}}
+// write writes the files of a result, all of them or none: a full disk has room again.
+func write(ctx context.Context, folder string, job store.Job, photo image.Image, r *sam3d.Result) (summary store.Summary, err error) {
+	defer func() {
+		if err != nil {
+			for _, file := range summary.Files {
+				_ = os.Remove(filepath.Join(folder, file.Name))
+			}
+		}
+	}()
+	summary = store.Summary{Voxels: len(r.Voxels) / 3, Warnings: slices.Clone(r.Warnings), Files: []store.File{}}
 	files := splatFiles(r, &summary)
 	files = append(files, meshFiles(r, &summary)...)
 	if r.PointMap != nil {

@@ -23,6 +23,12 @@ var (
 	metaBucket = []byte("meta") // its sequence numbers the starts
 )
 
+// Folders in the store's.
+const (
+	jobsFolder    = "jobs"
+	stagingFolder = "staging"
+)
+
 // Store is safe for concurrent use.
 type Store struct {
 	root string
@@ -32,7 +38,7 @@ type Store struct {
 // Open opens the store in a folder, which is made if it does not exist, and removes what a crash left half done. The
 // error wraps ErrInUse if another program has it open.
 func Open(folder string) (*Store, error) {
-	for _, sub := range []string{"jobs", "staging"} {
+	for _, sub := range []string{jobsFolder, stagingFolder} {
 		if err := os.MkdirAll(filepath.Join(folder, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("store: %w", err)
 		}
@@ -64,16 +70,16 @@ func (s *Store) recover() error {
 	if err != nil {
 		return err
 	}
-	staged, err := os.ReadDir(filepath.Join(s.root, "staging"))
+	staged, err := os.ReadDir(filepath.Join(s.root, stagingFolder))
 	if err != nil {
 		return err
 	}
 	for _, entry := range staged {
-		if err := os.RemoveAll(filepath.Join(s.root, "staging", entry.Name())); err != nil {
+		if err := os.RemoveAll(filepath.Join(s.root, stagingFolder, entry.Name())); err != nil {
 			return err
 		}
 	}
-	folders, err := os.ReadDir(filepath.Join(s.root, "jobs"))
+	folders, err := os.ReadDir(filepath.Join(s.root, jobsFolder))
 	if err != nil {
 		return err
 	}
@@ -92,11 +98,16 @@ func (s *Store) recover() error {
 func (s *Store) Close() error { return s.db.Close() }
 
 // Folder is where the files of a job are.
-func (s *Store) Folder(id string) string { return filepath.Join(s.root, "jobs", id) }
+func (s *Store) Folder(id string) string { return filepath.Join(s.root, jobsFolder, id) }
 
 // Stage makes an empty folder for the files of a job to be added. Add takes it; without Add the caller removes it.
 func (s *Store) Stage() (folder string, err error) {
-	folder, err = os.MkdirTemp(filepath.Join(s.root, "staging"), "")
+	for _, sub := range []string{jobsFolder, stagingFolder} { // somebody may have tidied up
+		if err := os.MkdirAll(filepath.Join(s.root, sub), 0o700); err != nil {
+			return "", fmt.Errorf("store: %w", err)
+		}
+	}
+	folder, err = os.MkdirTemp(filepath.Join(s.root, stagingFolder), "")
 	if err != nil {
 		return "", fmt.Errorf("store: %w", err)
 	}

@@ -70,11 +70,12 @@ type Queue struct {
 	running  string        // ID of the running job
 	stop     context.CancelCauseFunc
 	duration time.Duration // running mean of the time that a job takes
+	retry    time.Duration // after which a job is tried again that could not start
 }
 
 // New returns the queue of a store's jobs. Those that an earlier run of the service began are next.
 func New(s *store.Store, hub *events.Hub, m *metrics.Set, log *slog.Logger, limits Limits) (*Queue, error) {
-	q := &Queue{store: s, hub: hub, metrics: m, log: log, limits: limits, line: newLine(), arrived: make(chan struct{}, 1)}
+	q := &Queue{store: s, hub: hub, metrics: m, log: log, limits: limits, line: newLine(), arrived: make(chan struct{}, 1), retry: 10 * time.Second}
 	jobs, err := s.All()
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/gomlx3d/image3d/examples/service/internal/events"
@@ -18,30 +19,34 @@ import (
 // grace. One Run may be active at a time.
 func (q *Queue) Run(ctx context.Context, maker Maker, grace time.Duration) {
 	for ctx.Err() == nil {
-		job, ok := q.next()
-		if !ok {
-			select {
-			case <-q.arrived:
-			case <-ctx.Done():
-			}
+		job, ok, err := q.next()
+		if ok {
+			q.run(ctx, maker, job, grace)
 			continue
 		}
-		q.run(ctx, maker, job, grace)
+		var again <-chan time.Time
+		if err != nil { // the disk is full, say
+			again = time.After(q.retry)
+		}
+		select {
+		case <-q.arrived:
+		case <-again:
+		case <-ctx.Done():
+		}
 	}
 }
 
-// next starts the next job.
-func (q *Queue) next() (store.Job, bool) {
+// next starts the next job, if there is one. A job that cannot start stays where it is.
+func (q *Queue) next() (job store.Job, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	order := q.line.order()
 	if len(order) == 0 {
-		return store.Job{}, false
+		return job, false, nil
 	}
-	job, err := q.store.Start(order[0].ID)
-	if err != nil { // the disk is full, say: the job stays where it is until something else happens
+	if job, err = q.store.Start(order[0].ID); err != nil {
 		q.log.Error("job cannot start", "job", order[0].ID, "error", err)
-		return store.Job{}, false
+		return job, false, err
 	}
 	q.line.remove(job.ID)
 	q.line.started(job)
@@ -54,7 +59,7 @@ func (q *Queue) next() (store.Job, bool) {
 	}
 	q.hub.Publish(job.ID, job.Starts, events.Event{State: string(store.Running)})
 	q.log.Info("job started", "job", job.ID, "request", job.RequestID, "client", job.Client, "served", job.Served, "starts", job.Starts)
-	return job, true
+	return job, true, nil
 }
 
 // run makes one job and stores how it ended.
@@ -157,6 +162,7 @@ var failures = []struct {
 	{sam3d.ErrEmptyMask, "empty_mask", "the mask is empty"},
 	{sam3d.ErrMaskTooSmall, "mask_too_small", "the mask is too small"},
 	{sam3d.ErrRequest, "bad_request", "the request cannot be run"},
+	{syscall.ENOSPC, "no_space", "the service's disk is full: try again later"},
 }
 
 // failure returns what the client is told. What it cannot know or change stays in the log.

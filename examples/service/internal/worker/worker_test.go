@@ -9,6 +9,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -94,6 +97,28 @@ func (s *service) final(id string) store.Job {
 	}
 }
 
+// attempts counts the lines of a log that say that a job cannot start.
+type attempts struct{ n atomic.Int32 }
+
+// Write implements io.Writer.
+func (a *attempts) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "cannot start") {
+		a.n.Add(1)
+	}
+	return len(line), nil
+}
+
+// A job that cannot start, as the disk is full, is tried again without anything else happening.
+func TestStartsAgain(t *testing.T) {
+	s, seen := newService(t, t.TempDir(), limits), &attempts{}
+	s.log, s.retry = slog.New(slog.NewTextHandler(seen, nil)), time.Millisecond
+	s.submit("a")
+	require.NoError(t, s.store.Close()) // nothing can be stored any more
+	stop := s.run(fake(good), 0)
+	require.Eventually(t, func() bool { return seen.n.Load() > 2 }, time.Minute, time.Millisecond)
+	stop()
+}
+
 func TestOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		make  fake
@@ -104,6 +129,7 @@ func TestOutcomes(t *testing.T) {
 		"no object":  {failing(fmt.Errorf("deep: %w", sam3d.ErrNoVoxels)), store.Failed, "no_object"},
 		"not finite": {failing(sam3d.ErrNotFinite), store.Failed, "not_finite"},
 		"disk":       {failing(os.ErrPermission), store.Failed, "internal"},
+		"full disk":  {failing(&os.PathError{Op: "write", Err: syscall.ENOSPC}), store.Failed, "no_space"},
 		"panic": {func(context.Context, store.Job, func(sam3d.Event)) (store.Summary, error) {
 			panic("deliberate")
 		}, store.Failed, "internal"},
