@@ -11,7 +11,7 @@ KIND ?= cuda
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-test: plugin vet test-go test-xla ## vet, all tests on the pure Go backend, the reference tests again on xla:cpu
+test: plugin vet test-go test-xla ## vet, all tests on the pure Go backend, some again on xla:cpu
 
 vet: ## formatting, go vet with and without XLA
 	@test -z "$$(gofmt -s -l .)" || { gofmt -s -l .; echo "run make fmt"; exit 1; }
@@ -21,8 +21,8 @@ vet: ## formatting, go vet with and without XLA
 test-go: ## all tests on the pure Go backend
 	GOMLX_BACKEND=go PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS) go test ./...
 
-test-xla: plugin ## the reference tests on xla:cpu
-	$(XLA) go test ./... -run 'TestReference'
+test-xla: plugin ## the reference tests, and those of memory and faults of a device, on xla:cpu
+	$(XLA) go test ./... -run 'TestReference|TestMemoryIsFlat|TestBrokenDevice|TestDeviceFails|TestCancelAtEveryEvent'
 
 race: ## tests under the race detector (pure Go backend)
 	GOMLX_BACKEND=go go test -short -race -gcflags=all=-d=checkptr=0 -timeout 60m ./...
