@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"image"
 
+	"github.com/gomlx/gomlx/core/tensors"
+
 	"github.com/gomlx3d/image3d/internal/imageio"
 )
 
@@ -70,11 +72,7 @@ func (e *Encoding) Click(ctx context.Context, prompt ClickPrompt) ([]Object, err
 	if err != nil {
 		return nil, err
 	}
-	var objects []Object
-	for _, i := range head.chosen(d, prompt) {
-		objects = append(objects, e.object(d, i))
-	}
-	return objects, ctx.Err()
+	return e.objects(ctx, d, head.chosen(d, prompt))
 }
 
 func (e *Encoding) check(prompt ClickPrompt) error {
@@ -159,13 +157,24 @@ func (h *interactive) chosen(d *decoded, prompt ClickPrompt) []int {
 // maxLogit bounds the logits of an answer, as in the original, where they are the next prompt.
 const maxLogit = 32
 
-// object makes the answer of one of the masks.
-func (e *Encoding) object(d *decoded, i int) Object {
-	logits := Logits{Width: d.side, Height: d.side, Values: d.masks[i]}
-	whole := tidy(logits, maxHoleAt(d.side), 0)
-	mask := enlargedMask(whole.Values, d.side, e.Width, e.Height)
-	for k, v := range logits.Values {
-		logits.Values[k] = min(max(v, -maxLogit), maxLogit)
+// objects makes the answers of some of the masks.
+func (e *Encoding) objects(ctx context.Context, d *decoded, chosen []int) ([]Object, error) {
+	var out []Object
+	for _, i := range chosen {
+		logits := Logits{Width: d.side, Height: d.side, Values: d.masks[i]}
+		whole := tidy(logits, maxHoleAt(d.side), 0)
+		s := &stage{ctx: ctx}
+		in := tensors.FromFlatDataAndDimensions(whole.Values, 1, d.side, d.side)
+		s.own(in)
+		masks := e.enlarged(s, in, 1)
+		s.free()
+		if s.err != nil {
+			return nil, s.err
+		}
+		for k, v := range logits.Values {
+			logits.Values[k] = min(max(v, -maxLogit), maxLogit)
+		}
+		out = append(out, Object{Mask: masks[0], Logits: logits, Score: d.scores[i], Presence: d.object})
 	}
-	return Object{Mask: mask, Logits: logits, Score: d.scores[i], Presence: d.object}
+	return out, ctx.Err()
 }

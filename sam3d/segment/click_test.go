@@ -66,12 +66,15 @@ func TestMaskAlone(t *testing.T) {
 // TestLogitsAreBounded: an answer is a mild hint as the next question. The mask is made before.
 func TestLogitsAreBounded(t *testing.T) {
 	d := &decoded{side: 2, masks: [][]float32{{100, 2, -40, -40}}, scores: []float32{0.5}}
-	object := (&Encoding{Width: 2, Height: 5}).object(d, 0)
+	encoding := &Encoding{Width: 2, Height: 5, model: smallModel(t)}
+	objects, err := encoding.objects(t.Context(), d, []int{0})
+	require.NoError(t, err)
+	object := objects[0]
 	require.Equal(t, []float32{maxLogit, 2, -maxLogit, -maxLogit}, object.Logits.Values)
 	require.Equal(t, []byte{255, 255, 255, 0, 255, 0, 0, 0, 0, 0}, object.Mask.Pix, "at the middle there are 30, and not 0")
 }
 
-// TestPromptsRunNoEncoder: a click runs one program, and a text that is known does without those of the text encoder.
+// TestPromptsRunNoEncoder: a click runs two programs, and a text that is known does without those of the text encoder.
 func TestPromptsRunNoEncoder(t *testing.T) {
 	cfg := smallGrounding()
 	cfg.Interactive = true
@@ -100,8 +103,8 @@ func TestPromptsRunNoEncoder(t *testing.T) {
 		_, err := encoding.Click(t.Context(), ClickPrompt{Points: []Point{{X: 3, Y: 4, Label: Foreground}}})
 		return err
 	}
-	require.Equal(t, 1, runs(click))
-	require.Equal(t, 1, runs(click))
+	require.Equal(t, 2, runs(click))
+	require.Equal(t, 2, runs(click))
 	words := func() error {
 		_, err := encoding.Segment(t.Context(), Prompt{Text: "cat", Threshold: -1})
 		return err

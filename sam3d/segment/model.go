@@ -26,6 +26,7 @@ type Model struct {
 	cfg         Config
 	weights     nn.Weights // all, by the names of Spec
 	vision      *vision
+	enlarge     *nn.Program  // of masks, to a picture's size
 	grounding   *grounding   // nil if not loaded
 	interactive *interactive // nil if not loaded
 	lexicon     lexicon
@@ -46,6 +47,7 @@ func New(backend compute.Backend, cfg Config, set *weights.Set) (*Model, error) 
 		return nil, fmt.Errorf("segment: %w", err)
 	}
 	m := &Model{cfg: cfg, weights: uploaded}
+	m.enlarge = newEnlarge(backend)
 	m.vision = newVision(backend, cfg, m.weights)
 	if cfg.Grounding {
 		m.grounding = newGrounding(backend, cfg, m.weights)
@@ -63,6 +65,7 @@ func (m *Model) Config() Config { return m.cfg }
 // use afterwards.
 func (m *Model) Close() {
 	m.vision.close()
+	m.enlarge.Close()
 	if m.grounding != nil {
 		m.grounding.close()
 	}

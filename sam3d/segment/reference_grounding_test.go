@@ -7,10 +7,12 @@ import (
 	"slices"
 	"testing"
 
+	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gomlx3d/image3d/internal/fixture"
+	"github.com/gomlx3d/image3d/internal/nn"
 )
 
 // groundingCase computes the outputs of a case of the grounding head, and compares the intermediates that it has.
@@ -162,14 +164,14 @@ func postprocessCase(t *testing.T, c *fixture.Case) map[string]any {
 	for _, v := range logits {
 		probabilities = append(probabilities, float32(sigmoid(v)))
 	}
-	enlarged := enlargedOf(logits, shape[2], shape[3], config.Height, config.Width)
+	enlarged := enlargedOf(t, logits, shape[2], shape[3], config.Height, config.Width)
 	for i, v := range enlarged {
 		enlarged[i] = float32(sigmoid(v))
 	}
 	out := map[string]any{
 		"out/scores": scores, "out/boxes_xyxy": boxes, "out/keep": keep, "out/mask_probabilities": enlarged,
 		"out/masks":    above(enlarged, config.MaskThreshold),
-		"out/hf_masks": above(enlargedOf(probabilities, shape[2], shape[3], config.Height, config.Width), config.MaskThreshold),
+		"out/hf_masks": above(enlargedOf(t, probabilities, shape[2], shape[3], config.Height, config.Width), config.MaskThreshold),
 	}
 	shape = c.Shape(t, "in/interactive_low_res_masks")
 	var clicks []float32
@@ -178,7 +180,7 @@ func postprocessCase(t *testing.T, c *fixture.Case) map[string]any {
 			mask[i] -= config.ClickLevel
 		}
 		whole := tidy(Logits{shape[3], shape[2], mask}, int(config.MaxHole), int(config.MaxSpeck))
-		for _, v := range enlargedOf(whole.Values, shape[2], shape[3], config.Height, config.Width) {
+		for _, v := range enlargedOf(t, whole.Values, shape[2], shape[3], config.Height, config.Width) {
 			clicks = append(clicks, v+config.ClickLevel)
 		}
 	}
@@ -186,14 +188,20 @@ func postprocessCase(t *testing.T, c *fixture.Case) map[string]any {
 	return out
 }
 
-// enlargedOf enlarges masks of rows x cols as Segment does.
-func enlargedOf(masks []float32, rows, cols, height, width int) []float32 {
-	out := make([]float32, len(masks)/(rows*cols)*height*width)
-	for i := range len(masks) / (rows * cols) {
-		enlarge(masks[i*rows*cols:(i+1)*rows*cols], rows, cols, height, width, func(y int, row []float32) {
-			copy(out[(i*height+y)*width:], row)
-		})
+// enlargedOf enlarges maps of rows x cols as Segment does.
+func enlargedOf(t *testing.T, maps []float32, rows, cols, height, width int) []float32 {
+	if len(maps) == 0 {
+		return nil
 	}
+	program := nn.NewProgram(fixture.Backend(t), "enlarge", func(_ nn.Params, in []*Node) []*Node { return []*Node{enlarge(in)} })
+	defer program.Close()
+	s := &stage{ctx: t.Context()}
+	defer s.free()
+	in := slices.Concat([]*tensors.Tensor{tensors.FromFlatDataAndDimensions(maps, len(maps)/(rows*cols), rows, cols)},
+		taps(cols, width, width), taps(rows, height, height))
+	s.own(in...)
+	out := s.floats(s.run1(program, nil, in...))
+	require.NoError(t, s.err)
 	return out
 }
 

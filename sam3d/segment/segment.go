@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"image"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/gomlx/core/tensors"
-
-	"github.com/gomlx3d/image3d/internal/nn"
 )
 
 const (
@@ -203,38 +202,31 @@ func (d *detected) box(query, width, height int) Box {
 	return Box{(x - w/2) * float64(width), (y - h/2) * float64(height), (x + w/2) * float64(width), (y + h/2) * float64(height)}
 }
 
-const (
-	// maxMaskBytes bounds the masks of one answer.
-	maxMaskBytes = 4 << 30
-	// maxChunk is how many masks are made at a time.
-	maxChunk = 8
-)
+// maxMaskBytes bounds the masks of one answer.
+const maxMaskBytes = 4 << 30
 
 // masks makes the masks of some queries, at the picture's size.
 func (e *Encoding) masks(s *stage, d *detected, queries []int) ([]*image.Gray, error) {
-	head, side := e.model.grounding, 4*e.model.cfg.grid()
+	head := e.model.grounding
 	pixels := head.pixels(s, e.grounding, d)
-	chunk := powerAbove(min(maxChunk, len(queries)), 1)
+	if s.err != nil {
+		return nil, s.err
+	}
+	chunk := e.chunk(len(queries))
 	var out []*image.Gray
-	for start := 0; start < len(queries); start += chunk {
+	for some := range slices.Chunk(queries, chunk) {
+		part := &stage{ctx: s.ctx}
 		chosen := make([]int32, chunk) // places that are left over repeat the first query
-		for i := start; i < min(start+chunk, len(queries)); i++ {
-			chosen[i-start] = int32(queries[i])
+		for i, query := range some {
+			chosen[i] = int32(query)
 		}
 		index := tensors.FromFlatDataAndDimensions(chosen, 1, chunk)
-		masks := s.run1(head.programs.masks, head.mask, pixels, d.queries, index)
-		nn.Free(index)
-		if s.err != nil {
-			return nil, s.err
-		}
-		err := tensors.ConstFlatData(masks, func(flat []float32) {
-			for i := range min(chunk, len(queries)-start) {
-				out = append(out, enlargedMask(flat[i*side*side:(i+1)*side*side], side, e.Width, e.Height))
-			}
-		})
-		nn.Free(masks)
-		if err != nil {
-			return nil, fmt.Errorf("segment: %w", err)
+		part.own(index)
+		logits := part.run1(head.programs.masks, head.mask, pixels, d.queries, index)
+		out = append(out, e.enlarged(part, logits, len(some))...)
+		part.free()
+		if part.err != nil {
+			return nil, part.err
 		}
 	}
 	return out, s.ctx.Err()

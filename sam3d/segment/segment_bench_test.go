@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gomlx3d/image3d/internal/fixture"
+	"github.com/gomlx3d/image3d/internal/nn"
 )
 
 // groundingStage returns a full-size network's grounding head, and a stage to run it in.
@@ -62,15 +63,19 @@ func BenchmarkMasks(b *testing.B) {
 // BenchmarkEnlarge brings the logits of eight masks to the size of a picture of 1920 x 1080 and cuts them at zero.
 func BenchmarkEnlarge(b *testing.B) {
 	const side, masks = 288, 8
-	logits := make([]float32, side*side)
-	for i := range logits {
-		logits[i] = float32(i%side + i/side%side - side)
+	encoding := &Encoding{Width: 1920, Height: 1080, model: &Model{enlarge: newEnlarge(fixture.Backend(b))}}
+	defer encoding.model.enlarge.Close()
+	values := make([]float32, masks*side*side)
+	for i := range values {
+		values[i] = float32(i%side + i/side%side - side)
 	}
+	logits := tensors.FromFlatDataAndDimensions(values, masks, side, side)
+	defer nn.Free(logits)
 	fixture.Benchmark(b, func() error {
-		for range masks {
-			enlargedMask(logits, side, 1920, 1080)
-		}
-		return nil
+		s := &stage{ctx: b.Context()}
+		defer s.free()
+		encoding.enlarged(s, logits, masks)
+		return s.err
 	})
 }
 
