@@ -61,7 +61,6 @@ async function openMask(file) {
 }
 
 function maskChanged() {
-  $('undo').disabled = !editor.done.length;
   $('redo').disabled = !editor.undone.length;
   const part = state.photo ? editor.coverage() : 0;
   let text = part > 0 ? `The mask covers ${(100 * part).toFixed(1)} % of the photograph.` : '';
@@ -100,7 +99,10 @@ function offer({ clicks, words } = {}) {
 }
 
 $('size').addEventListener('input', (e) => editor.resized(Number(e.target.value)));
-for (const name of ['undo', 'redo', 'invert', 'clear']) $(name).addEventListener('click', () => editor[name]());
+for (const name of ['redo', 'invert', 'clear']) $(name).addEventListener('click', () => editor[name]());
+$('undo').addEventListener('click', undo);
+
+function undo() { if (!finder.undo()) editor.undo(); }
 
 for (const name of ['dragover', 'dragleave', 'drop']) {
   $('edit').addEventListener(name, (event) => {
@@ -118,7 +120,7 @@ document.addEventListener('keydown', (event) => {
   if (!state.photo || event.target.matches('input:not([type="range"]):not([type="radio"]):not([type="checkbox"]), textarea') || $('key-dialog').open) return;
   const key = event.key.toLowerCase();
   if ((event.ctrlKey || event.metaKey) && key === 'z') {
-    if (event.shiftKey) editor.redo(); else editor.undo();
+    if (event.shiftKey) editor.redo(); else undo();
   } else if ((event.ctrlKey || event.metaKey) && key === 'y') {
     editor.redo();
   } else if (event.ctrlKey || event.metaKey || event.altKey) {

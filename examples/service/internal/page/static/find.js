@@ -86,6 +86,13 @@ export class Finder {
     return this.turn;
   }
 
+  // undo takes back the latest click that has no answer yet. It returns whether there was one.
+  undo() {
+    const waits = Boolean(this.pending.pop());
+    if (waits) this.mark();
+    return waits;
+  }
+
   async #clicked(photo, point) {
     const before = this.editor.last?.points && this.editor.last.session ? this.editor.last : null;
     const points = [...(before?.points ?? []), point];
@@ -96,7 +103,7 @@ export class Finder {
     const answer = await this.ask('clicks', prompt);
     const mask = answer.headers.get('Mask-Id');
     const bitmap = await createImageBitmap(await answer.blob());
-    if (photo === this.photo) {
+    if (photo === this.photo && this.pending.includes(point)) {
       this.editor.find(bitmap, { session: before?.session ?? ++this.sessions, points, mask });
       const score = Number(answer.headers.get('Score'));
       this.say(`Score ${score.toFixed(2)}. Click again to correct it, or paint.`);
@@ -108,9 +115,11 @@ export class Finder {
   mark() {
     const points = [...(this.editor.last?.session ? this.editor.last.points ?? [] : []), ...this.pending];
     const { width, height } = this.editor;
+    $('undo').disabled = !this.editor.done.length && !this.pending.length;
     $('marks').replaceChildren(...points.map((p) => {
       const mark = document.createElement('i');
       mark.className = p.beside ? 'mark beside' : 'mark';
+      mark.classList.toggle('waiting', this.pending.includes(p));
       mark.style.left = `${(100 * p.x) / width}%`;
       mark.style.top = `${(100 * p.y) / height}%`;
       return mark;
