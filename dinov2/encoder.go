@@ -31,6 +31,7 @@ type Encoder struct {
 	embedding nn.Weights
 	norm      nn.Weights
 	blocks    []nn.Weights
+	closed    bool
 }
 
 // programs are shared by the encoders of one architecture.
@@ -64,21 +65,39 @@ func (e *Encoder) WithWeights(set *weights.Set) (*Encoder, error) {
 }
 
 func newEncoder(cfg Config, set *weights.Set, shared *programs) (*Encoder, error) {
-	if err := set.Check(Spec(cfg)); err != nil {
-		return nil, fmt.Errorf("dinov2: %w", err)
-	}
-	uploaded, err := set.Upload(shared.backend)
-	if err != nil {
-		return nil, fmt.Errorf("dinov2: %w", err)
+	e := &Encoder{cfg: cfg, programs: shared}
+	if err := e.Load(set); err != nil {
+		return nil, err
 	}
 	shared.users.Add(1)
-	e := &Encoder{cfg: cfg, programs: shared, weights: uploaded}
+	return e, nil
+}
+
+// Load uploads the weights of set again after Unload. It fails as New does, and then nothing is loaded.
+func (e *Encoder) Load(set *weights.Set) error {
+	if err := set.Check(Spec(e.cfg)); err != nil {
+		return fmt.Errorf("dinov2: %w", err)
+	}
+	uploaded, err := set.Upload(e.programs.backend)
+	if err != nil {
+		return fmt.Errorf("dinov2: %w", err)
+	}
+	e.weights = uploaded
 	e.embedding = e.weights.Only("cls_token", "pos_embed", "register_tokens", "patch_embed")
 	e.norm = e.weights.Only("norm")
-	for i := range cfg.Depth {
+	for i := range e.cfg.Depth {
 		e.blocks = append(e.blocks, e.weights.In("blocks.%d", i))
 	}
-	return e, nil
+	return nil
+}
+
+// Loaded reports whether the weights are on the device.
+func (e *Encoder) Loaded() bool { return e.weights != nil }
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (e *Encoder) Unload() {
+	e.weights.Free()
+	e.weights, e.embedding, e.norm, e.blocks = nil, nil, nil, nil
 }
 
 // Config returns the hyperparameters.
@@ -86,11 +105,11 @@ func (e *Encoder) Config() Config { return e.cfg }
 
 // Close frees the device memory, and the programs with the last encoder that shares them.
 func (e *Encoder) Close() {
-	if e.weights == nil {
+	e.Unload()
+	if e.closed {
 		return
 	}
-	e.weights.Free()
-	e.weights = nil
+	e.closed = true
 	if e.programs.users.Add(-1) == 0 {
 		e.programs.embed.Close()
 		e.programs.block.Close()
@@ -175,6 +194,9 @@ func (e *Encoder) after(ctx context.Context, image *tensors.Tensor, layers []int
 }
 
 func (e *Encoder) check(image *tensors.Tensor, layers []int) error {
+	if !e.Loaded() {
+		return nn.ErrClosed
+	}
 	if image == nil || !image.Ok() {
 		return fmt.Errorf("%w: no image", ErrInput)
 	}

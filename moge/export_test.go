@@ -33,7 +33,8 @@ func NewRefiner(backend compute.Backend, m map[string]any, featureDim int, set *
 	if err != nil {
 		return nil, nil, err
 	}
-	refiner := newRefiner(backend, *cfg, uploaded)
+	refiner := newRefiner(backend, *cfg)
+	refiner.weights = uploaded
 	return func(ctx context.Context, rows, cols int, values []float32, bins []int32, features *tensors.Tensor) ([]float32, error) {
 			return refiner.delta(ctx, values, newVoxels(rows, cols, bins), features)
 		}, func() {

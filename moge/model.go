@@ -47,44 +47,53 @@ type version interface {
 	// forward evaluates the network on a picture that was checked, with about the given number of patches and, if it
 	// has a refiner, that many rounds of it.
 	forward(ctx context.Context, image Image, numTokens, rounds int) (*Raw, error)
+	load(set *weights.Set) error // the stem frees the weights
 	close()
 }
 
 // New checks the weights against the configuration and uploads them in their own precision. The set may be closed
 // afterwards. Errors wrap ErrConfig, or are those of package weights.
-func New(backend compute.Backend, cfg Config, set *weights.Set) (m *Model, err error) {
+func New(backend compute.Backend, cfg Config, set *weights.Set) (*Model, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := set.Check(Spec(cfg)); err != nil {
-		return nil, fmt.Errorf("moge: %w", err)
-	}
-	m = &Model{cfg: cfg, stem: newStem(backend, cfg)}
-	defer func() {
-		if err != nil {
-			m.Close()
-			m = nil
-		}
-	}()
-	if err = m.load(set); err != nil {
-		return m, err
-	}
+	m := &Model{cfg: cfg, stem: newStem(backend, cfg)}
 	if cfg.Version == 1 {
-		m.version, err = newTrunk(m.stem, set)
+		m.version = newTrunk(m.stem)
 	} else {
-		m.version, err = newPyramid(m.stem, set)
+		m.version = newPyramid(m.stem)
 	}
-	return m, err
+	if err := m.Load(set); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
 }
+
+// Load uploads the weights of set again after Unload. It fails as New does, and then nothing is loaded.
+func (m *Model) Load(set *weights.Set) error {
+	if err := set.Check(Spec(m.cfg)); err != nil {
+		return fmt.Errorf("moge: %w", err)
+	}
+	err := m.stem.load(set)
+	if err == nil {
+		err = m.version.load(set)
+	}
+	if err != nil {
+		m.Unload()
+	}
+	return err
+}
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (m *Model) Unload() { m.unload() }
 
 // Config returns the hyperparameters.
 func (m *Model) Config() Config { return m.cfg }
 
 // Close frees the weights and the compiled programs. It must not be called during another call.
 func (m *Model) Close() {
-	if m.version != nil {
-		m.version.close()
-	}
+	m.version.close()
 	m.close()
 }
 
@@ -149,7 +158,12 @@ func (s *stem) program(name string, build func(p nn.Params, in []*Node) *Node) *
 // load uploads the shared weights.
 func (s *stem) load(set *weights.Set) (err error) {
 	names := s.cfg.names()
-	if s.encoder, err = dinov2.New(s.backend, s.cfg.Backbone, set.Sub(names.backbone)); err != nil {
+	if backbone := set.Sub(names.backbone); s.encoder == nil {
+		s.encoder, err = dinov2.New(s.backend, s.cfg.Backbone, backbone)
+	} else {
+		err = s.encoder.Load(backbone)
+	}
+	if err != nil {
 		return fmt.Errorf("moge: %w", err)
 	}
 	if s.image, err = s.upload(set, names.image); err == nil {
@@ -168,15 +182,23 @@ func (s *stem) upload(set *weights.Set, prefix string) (nn.Weights, error) {
 	return uploaded, nil
 }
 
+func (s *stem) unload() {
+	if s.encoder != nil {
+		s.encoder.Unload()
+	}
+	for _, w := range s.weights {
+		w.Free()
+	}
+	s.weights = nil
+}
+
 func (s *stem) close() {
+	s.unload()
 	if s.encoder != nil {
 		s.encoder.Close()
 	}
 	s.normalizing.Close()
 	s.projecting.Close()
-	for _, w := range s.weights {
-		w.Free()
-	}
 }
 
 // encode returns the tokens after the selected blocks and the final norm, on the device.

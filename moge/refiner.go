@@ -63,12 +63,12 @@ type refiner struct {
 	entering, block, pooling, fusing, spreading, leaving *nn.Program
 }
 
-func newRefiner(backend compute.Backend, cfg RefinerConfig, w nn.Weights) *refiner {
+func newRefiner(backend compute.Backend, cfg RefinerConfig) *refiner {
 	program := func(name string, build func(p nn.Params, in []*Node) *Node) *nn.Program {
 		return nn.NewProgram(backend, "moge.refiner."+name, func(p nn.Params, in []*Node) []*Node { return []*Node{build(p, in)} })
 	}
 	return &refiner{
-		cfg: cfg, weights: w,
+		cfg:       cfg,
 		entering:  program("input", func(p nn.Params, in []*Node) *Node { return nn.Linear(p, in[0]) }),
 		block:     program("block", func(p nn.Params, in []*Node) *Node { return voxelBlock(p, in[0], in[1]) }),
 		pooling:   program("pool", func(p nn.Params, in []*Node) *Node { return nn.Linear(p, poolVoxels(in[0], in[1], in[2])) }),

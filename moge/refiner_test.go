@@ -19,7 +19,8 @@ func newTestRefiner(t testing.TB, cfg RefinerConfig) *refiner {
 	t.Helper()
 	w, err := randomTensors(cfg.spec()).Upload(fixture.Backend(t))
 	require.NoError(t, err)
-	r := newRefiner(fixture.Backend(t), cfg, w)
+	r := newRefiner(fixture.Backend(t), cfg)
+	r.weights = w
 	t.Cleanup(func() {
 		r.close()
 		nn.Weights(w).Free()

@@ -80,7 +80,7 @@ type trunk struct {
 	upsampling, residual, branching *nn.Program
 }
 
-func newTrunk(s *stem, set *weights.Set) (*trunk, error) {
+func newTrunk(s *stem) *trunk {
 	t := &trunk{stem: s, strip: stripPixels}
 	t.upsampling = s.program("upsample", func(p nn.Params, in []*Node) *Node { return upsample(p, in[0], in[1], in[2]) })
 	t.residual = s.program("residual", func(p nn.Params, in []*Node) *Node { return trunkResidual(p, in[0]) })
@@ -88,19 +88,24 @@ func newTrunk(s *stem, set *weights.Set) (*trunk, error) {
 		rows, cols := tapNodes{in[1], in[2], in[3]}, tapNodes{in[4], in[5], in[6]}
 		return output(p, s.cfg.Trunk, in[0], rows, cols, in[7], in[8])
 	})
-	blocks, err := s.upload(set, "head.upsample_blocks.")
+	return t
+}
+
+func (t *trunk) load(set *weights.Set) error {
+	blocks, err := t.upload(set, "head.upsample_blocks.")
 	if err != nil {
-		return t, err
+		return err
 	}
-	for i := range s.cfg.Trunk.UpsampleDims {
+	t.stages = nil
+	for i := range t.cfg.Trunk.UpsampleDims {
 		var parts []nn.Weights
-		for block := range 1 + s.cfg.Trunk.ResBlocks {
+		for block := range 1 + t.cfg.Trunk.ResBlocks {
 			parts = append(parts, blocks.In("%d.%d", i, block))
 		}
 		t.stages = append(t.stages, parts)
 	}
-	t.output, err = s.upload(set, "head.output_block.")
-	return t, err
+	t.output, err = t.upload(set, "head.output_block.")
+	return err
 }
 
 func (t *trunk) close() {

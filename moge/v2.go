@@ -137,28 +137,30 @@ type pyramid struct {
 	refiner *refiner // nil: there is none
 }
 
-func newPyramid(s *stem, set *weights.Set) (p *pyramid, err error) {
-	cfg := &s.cfg.Pyramid
-	p = &pyramid{stem: s, heads: make(map[string][]nn.Weights), climbs: make(map[levelPlan]*nn.Program)}
-	p.scaling = s.program("scale", func(p nn.Params, in []*Node) *Node { return metricScale(p, len(cfg.ScaleDims)-1, in[0]) })
+func newPyramid(s *stem) *pyramid {
+	p := &pyramid{stem: s, heads: make(map[string][]nn.Weights), climbs: make(map[levelPlan]*nn.Program)}
+	layers := len(s.cfg.Pyramid.ScaleDims) - 1
+	p.scaling = s.program("scale", func(p nn.Params, in []*Node) *Node { return metricScale(p, layers, in[0]) })
+	if s.cfg.Refiner != nil {
+		p.refiner = newRefiner(s.backend, *s.cfg.Refiner)
+	}
+	return p
+}
+
+func (p *pyramid) load(set *weights.Set) (err error) {
+	cfg := &p.cfg.Pyramid
 	if p.neck, err = p.stack(&cfg.Neck, set, "neck"); err != nil {
-		return p, err
+		return err
 	}
 	for _, head := range cfg.heads() {
 		if p.heads[head.name], err = p.stack(head.config, set, head.name); err != nil {
-			return p, err
+			return err
 		}
 	}
-	if p.scale, err = s.upload(set, "scale_head."); err != nil {
-		return p, err
+	if p.scale, err = p.upload(set, "scale_head."); err == nil && p.refiner != nil {
+		p.refiner.weights, err = p.upload(set, "refiner.")
 	}
-	if s.cfg.Refiner != nil {
-		var uploaded nn.Weights
-		if uploaded, err = s.upload(set, "refiner."); err == nil {
-			p.refiner = newRefiner(s.backend, *s.cfg.Refiner, uploaded)
-		}
-	}
-	return p, err
+	return err
 }
 
 // stack uploads the weights of a stack and makes the programs of its levels.

@@ -5,15 +5,13 @@ package sam3d
 import (
 	"fmt"
 	"runtime/debug"
-
-	"github.com/gomlx3d/image3d/weights"
 )
 
 // held is a model that a stage needs. Its weights are on the device always, or for that stage alone.
-type held[M closer] struct {
+type held[M model] struct {
 	open   func() (M, error)
-	set    *weights.Set // what a reloadable model is loaded from
-	stream bool         // for the stage alone
+	again  func(M) error // loads the weights of a model that was unloaded
+	stream bool          // for the stage alone
 	model  M
 	opened bool
 }
@@ -24,23 +22,20 @@ type part interface {
 	close()
 }
 
-type closer interface{ Close() }
-
-// reloadable is a model that keeps its compiled programs while its weights are away.
-type reloadable interface {
-	closer
-	Load(*weights.Set) error
+// model keeps its compiled programs while its weights are away.
+type model interface {
 	Unload()
+	Close()
 }
 
 // use runs work with the model.
-func use[M closer, T any](h *held[M], work func(M) (T, error)) (out T, err error) {
+func use[M model, T any](h *held[M], work func(M) (T, error)) (out T, err error) {
 	if err := h.load(); err != nil {
 		return out, fmt.Errorf("load weights: %w", err)
 	}
 	defer func() {
 		if h.stream {
-			h.unload()
+			h.model.Unload()
 		}
 		debug.FreeOSMemory() // of results' copies and of uploads; then what the backend has freed
 		releaseNative()
@@ -50,27 +45,14 @@ func use[M closer, T any](h *held[M], work func(M) (T, error)) (out T, err error
 
 // load puts the weights on the device if they are not there.
 func (h *held[M]) load() (err error) {
-	model, again := any(h.model).(reloadable)
 	switch {
-	case h.opened && !h.stream:
-	case h.opened && again:
-		err = model.Load(h.set)
-	default:
-		var fresh M
-		if fresh, err = h.open(); err == nil {
-			h.model, h.opened = fresh, true
-		}
+	case !h.opened:
+		h.model, err = h.open()
+		h.opened = err == nil
+	case h.stream:
+		err = h.again(h.model)
 	}
 	return err
-}
-
-// unload takes the weights off the device.
-func (h *held[M]) unload() {
-	if model, ok := any(h.model).(reloadable); ok {
-		model.Unload()
-		return
-	}
-	h.close()
 }
 
 func (h *held[M]) close() {

@@ -61,15 +61,14 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 
 // hold has the models but the depth model made of the sets of their components, when they are needed.
 func (p *Pipeline) hold(sets map[string]*weights.Set) {
-	p.condition = held[*condition.Encoder]{stream: p.stream, open: func() (*condition.Encoder, error) {
-		e, err := condition.New(p.models, p.cfg.structureTokens, sets[weights.SSConditionEmbedder],
-			p.cfg.latentTokens, sets[weights.SLATConditionEmbedder])
-		if first := p.condition.model; first != nil && err == nil {
-			*first = *e // which the features of photographs know
-			return first, nil
-		}
-		return e, err
-	}}
+	structure, latent := sets[weights.SSConditionEmbedder], sets[weights.SLATConditionEmbedder]
+	p.condition = held[*condition.Encoder]{
+		stream: p.stream,
+		open: func() (*condition.Encoder, error) {
+			return condition.New(p.models, p.cfg.structureTokens, structure, p.cfg.latentTokens, latent)
+		},
+		again: func(e *condition.Encoder) error { return e.Load(structure, latent) },
+	}
 	p.structure = from(p, p.models, sets[weights.SSGenerator], p.cfg.structure, flow.NewStructure)
 	p.structureDecoder = from(p, p.models, sets[weights.SSDecoder], p.cfg.structureDecoder, decoder.NewStructure)
 	p.latent = from(p, p.models, sets[weights.SLATGenerator], p.cfg.latent, flow.NewLatent)
@@ -79,8 +78,15 @@ func (p *Pipeline) hold(sets map[string]*weights.Set) {
 }
 
 // from is a model that is made of a set and a configuration.
-func from[M closer, C any](p *Pipeline, on compute.Backend, set *weights.Set, cfg C, open func(compute.Backend, C, *weights.Set) (M, error)) held[M] {
-	return held[M]{set: set, stream: p.stream, open: func() (M, error) { return open(on, cfg, set) }}
+func from[M interface {
+	model
+	Load(*weights.Set) error
+}, C any](p *Pipeline, on compute.Backend, set *weights.Set, cfg C, open func(compute.Backend, C, *weights.Set) (M, error)) held[M] {
+	return held[M]{
+		stream: p.stream,
+		open:   func() (M, error) { return open(on, cfg, set) },
+		again:  func(m M) error { return m.Load(set) },
+	}
 }
 
 // parts are the models, in the order in which they are loaded.

@@ -42,7 +42,7 @@ func during[T any](r *run, stage Stage, of int, work func() (T, error)) (out T, 
 }
 
 // with is during with the stage's model.
-func with[M closer, T any](r *run, h *held[M], stage Stage, of int, work func(M) (T, error)) (T, error) {
+func with[M model, T any](r *run, h *held[M], stage Stage, of int, work func(M) (T, error)) (T, error) {
 	return during(r, stage, of, func() (T, error) { return use(h, work) })
 }
 

@@ -59,12 +59,13 @@ func TestStreamOfRemovedFolder(t *testing.T) {
 // TestSecondObjectCompilesNothing makes two objects of as many voxels.
 func TestSecondObjectCompilesNothing(t *testing.T) {
 	skipIfShort(t)
-	p, r := pipeline(t), request(t)
-	r.Outputs = sam3d.Gaussians | sam3d.Mesh
-	_, err := p.Generate(t.Context(), r)
-	require.NoError(t, err)
-	before := nn.Compilations()
-	_, err = p.Generate(t.Context(), r)
-	require.NoError(t, err)
-	require.Equal(t, before, nn.Compilations())
+	for _, stream := range []bool{false, true} {
+		p, r := openOn(t, backendName(), sam3d.Options{Stream: stream}), everything(t)
+		_, err := p.Generate(t.Context(), r)
+		require.NoError(t, err)
+		before := nn.Compilations()
+		_, err = p.Generate(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, before, nn.Compilations(), "weights that come and go: %v", stream)
+	}
 }

@@ -20,12 +20,11 @@ import (
 	"github.com/gomlx3d/image3d/weights"
 )
 
-// builder makes an Encoder, one stage at a time. After an error the encoder holds what must be freed.
+// builder loads an Encoder, one stage at a time. After an error the encoder holds what must be freed.
 type builder struct {
-	backend  compute.Backend
-	encoder  *Encoder
-	trunks   []trunk
-	programs map[any]*nn.Program // by what determines the graph
+	backend compute.Backend
+	encoder *Encoder
+	trunks  []trunk
 }
 
 // trunk is an image network that has been uploaded, with the tensors it was read from.
@@ -33,10 +32,6 @@ type trunk struct {
 	cfg     dinov2.Config
 	set     *weights.Set
 	encoder *dinov2.Encoder
-}
-
-func newBuilder(backend compute.Backend) *builder {
-	return &builder{backend: backend, encoder: &Encoder{}, programs: make(map[any]*nn.Program)}
 }
 
 // add adds a stage.
@@ -121,9 +116,7 @@ func (b *builder) network(at placement, e Embedder) (job, error) {
 		if err != nil {
 			return job{}, err
 		}
-		net := newPointNet(b.backend, *e.Points, w)
-		b.encoder.points = append(b.encoder.points, net)
-		return job{points: net}, nil
+		return job{points: b.pointNet(*e.Points, w)}, nil
 	}
 	encoder, err := b.trunk(e.Image.Backbone, at.set.Sub(trunkPrefix(at.index)))
 	if err != nil {
@@ -136,25 +129,50 @@ func (b *builder) network(at placement, e Embedder) (job, error) {
 	return job{trunk: encoder, normalize: normalize}, nil
 }
 
+// pointNet returns a point embedder with these weights.
+func (b *builder) pointNet(cfg PointEmbedder, w nn.Weights) *pointNet {
+	for _, net := range b.encoder.points {
+		if net.cfg == cfg && net.weights == nil {
+			net.load(w)
+			return net
+		}
+	}
+	net := newPointNet(b.backend, cfg, w)
+	b.encoder.points = append(b.encoder.points, net)
+	return net
+}
+
 // trunk returns the network with these weights, uploading them unless it is there.
 func (b *builder) trunk(cfg dinov2.Config, set *weights.Set) (*dinov2.Encoder, error) {
-	upload := func() (*dinov2.Encoder, error) { return dinov2.New(b.backend, cfg, set) }
 	for _, t := range b.trunks {
-		if t.cfg != cfg {
-			continue
-		}
-		if sameTrunk(t.set, set) {
+		if t.cfg == cfg && sameTrunk(t.set, set) {
 			return t.encoder, nil
 		}
-		upload = func() (*dinov2.Encoder, error) { return t.encoder.WithWeights(set) }
 	}
-	encoder, err := upload()
+	encoder, err := b.uploadTrunk(cfg, set)
 	if err != nil {
 		return nil, err
 	}
 	b.trunks = append(b.trunks, trunk{cfg, set, encoder})
-	b.encoder.trunks = append(b.encoder.trunks, encoder)
 	return encoder, nil
+}
+
+// uploadTrunk uploads weights, to a network that was unloaded if there is one.
+func (b *builder) uploadTrunk(cfg dinov2.Config, set *weights.Set) (encoder *dinov2.Encoder, err error) {
+	upload := func() (*dinov2.Encoder, error) { return dinov2.New(b.backend, cfg, set) }
+	for _, other := range b.encoder.trunks {
+		switch {
+		case other.Config() != cfg:
+		case !other.Loaded():
+			return other, other.Load(set)
+		default:
+			upload = func() (*dinov2.Encoder, error) { return other.WithWeights(set) }
+		}
+	}
+	if encoder, err = upload(); err == nil {
+		b.encoder.trunks = append(b.encoder.trunks, encoder)
+	}
+	return encoder, err
 }
 
 // sameTrunk reports whether two image networks of one configuration give the same tokens, their final norms aside: a
@@ -210,11 +228,11 @@ func (b *builder) projection(e Embedder) *nn.Program {
 
 // program returns the program of a key, made once.
 func (b *builder) program(key any, name string, build nn.GraphFn) *nn.Program {
-	if b.programs[key] == nil {
-		b.programs[key] = nn.NewProgram(b.backend, name, build)
-		b.encoder.programs = append(b.encoder.programs, b.programs[key])
+	programs := b.encoder.programs
+	if programs[key] == nil {
+		programs[key] = nn.NewProgram(b.backend, name, build)
 	}
-	return b.programs[key]
+	return programs[key]
 }
 
 // upload uploads the tensors below prefix, under the rest of their names. They are freed with the encoder.

@@ -31,8 +31,11 @@ type Encoder struct {
 	jobs     []job
 	trunks   []*dinov2.Encoder // distinct image networks
 	points   []*pointNet
-	programs []*nn.Program
-	weights  []nn.Weights // of projections, norms and groups
+	programs map[any]*nn.Program // by what determines the graph
+	weights  []nn.Weights        // of projections, norms and groups
+
+	backend           compute.Backend
+	structure, latent Config
 }
 
 // stage is one stage's sequence of tokens.
@@ -68,20 +71,45 @@ type use struct {
 // It fails with ErrConfig, or with an error of package weights if a set is not that of its configuration. The sets may
 // be closed afterwards.
 func New(backend compute.Backend, structure Config, structureSet *weights.Set, latent Config, latentSet *weights.Set) (*Encoder, error) {
-	b := newBuilder(backend)
-	if err := b.add(structure, structureSet); err != nil {
-		b.encoder.Close()
-		return nil, fmt.Errorf("condition: structure: %w", err)
+	e := &Encoder{backend: backend, structure: structure, latent: latent, programs: make(map[any]*nn.Program)}
+	if err := e.Load(structureSet, latentSet); err != nil {
+		e.Close()
+		return nil, err
 	}
-	if err := b.add(latent, latentSet); err != nil {
-		b.encoder.Close()
-		return nil, fmt.Errorf("condition: latent: %w", err)
+	return e, nil
+}
+
+// Load uploads the weights of both sets again after Unload. It fails as New does, and then nothing is loaded.
+func (e *Encoder) Load(structure, latent *weights.Set) error {
+	b := builder{backend: e.backend, encoder: e}
+	if err := b.add(e.structure, structure); err != nil {
+		e.Unload()
+		return fmt.Errorf("condition: structure: %w", err)
 	}
-	return b.encoder, nil
+	if err := b.add(e.latent, latent); err != nil {
+		e.Unload()
+		return fmt.Errorf("condition: latent: %w", err)
+	}
+	return nil
+}
+
+// Unload frees the weights. The programs stay, for Load. Neither must be called during another call.
+func (e *Encoder) Unload() {
+	for _, trunk := range e.trunks {
+		trunk.Unload()
+	}
+	for _, net := range e.points {
+		net.unload()
+	}
+	for _, w := range e.weights {
+		w.Free()
+	}
+	e.stages, e.jobs, e.weights = nil, nil, nil
 }
 
 // Close frees the device memory and the programs.
 func (e *Encoder) Close() {
+	e.Unload()
 	for _, trunk := range e.trunks {
 		trunk.Close()
 	}
@@ -90,9 +118,6 @@ func (e *Encoder) Close() {
 	}
 	for _, program := range e.programs {
 		program.Close()
-	}
-	for _, w := range e.weights {
-		w.Free()
 	}
 }
 
@@ -130,6 +155,9 @@ func (e *Encoder) Encode(ctx context.Context, v Views) (structure, latent *tenso
 
 // check refuses views that lack a picture or hold one that makes no sense.
 func (e *Encoder) check(v Views) error {
+	if e.stages == nil {
+		return nn.ErrClosed
+	}
 	if err := v.validate(); err != nil {
 		return err
 	}

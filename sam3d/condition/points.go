@@ -31,9 +31,8 @@ type pointNet struct {
 }
 
 func newPointNet(backend compute.Backend, cfg PointEmbedder, w nn.Weights) *pointNet {
-	return &pointNet{
-		cfg: cfg, weights: w.Only("point_proj", "invalid_xyz_token", "cls_token", "pos_embed_window", "blocks"),
-		table: w.Only("pos_embed"),
+	net := &pointNet{
+		cfg: cfg,
 		windows: nn.NewProgram(backend, "condition.windows", func(p nn.Params, in []*Node) []*Node {
 			return []*Node{cfg.windowGraph(p, in[0], in[1])}
 		}),
@@ -41,13 +40,26 @@ func newPointNet(backend compute.Backend, cfg PointEmbedder, w nn.Weights) *poin
 			return []*Node{cfg.gatherGraph(p, in)}
 		}),
 	}
+	net.load(w)
+	return net
+}
+
+// load takes weights, which unload frees.
+func (n *pointNet) load(w nn.Weights) {
+	n.weights = w.Only("point_proj", "invalid_xyz_token", "cls_token", "pos_embed_window", "blocks")
+	n.table = w.Only("pos_embed")
+}
+
+func (n *pointNet) unload() {
+	n.weights.Free()
+	n.table.Free()
+	n.weights, n.table = nil, nil
 }
 
 func (n *pointNet) close() {
+	n.unload()
 	n.windows.Close()
 	n.gather.Close()
-	n.weights.Free()
-	n.table.Free()
 }
 
 // embed returns the tokens of a map.
