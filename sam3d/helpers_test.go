@@ -62,7 +62,7 @@ func pipeline(t *testing.T) *sam3d.Pipeline {
 		}
 		defer os.RemoveAll(folder)
 		if shared.err = testdata.WriteModel(folder); shared.err == nil {
-			shared.pipeline, shared.err = sam3d.Open(context.Background(), folder, sam3d.Options{Backend: backendName()})
+			shared.pipeline, shared.err = sam3d.Open(context.Background(), folder, sam3d.Options{Backend: backendName(), KeepWeights: true})
 		}
 	})
 	require.NoError(t, shared.err)

@@ -44,10 +44,10 @@ func TestMemoryLimit(t *testing.T) {
 		options Options
 		stream  bool
 	}{
-		{Options{}, false},
-		{Options{MemoryLimit: 1 << 40}, false},
-		{Options{MemoryLimit: least.Needed}, true},
-		{Options{MemoryLimit: 1 << 40, Stream: true, ScoreBytes: 1}, true},
+		{Options{KeepWeights: true}, false},
+		{Options{MemoryLimit: 1 << 40, KeepWeights: true}, false},
+		{Options{MemoryLimit: least.Needed, KeepWeights: true}, true},
+		{Options{MemoryLimit: 1 << 40, ScoreBytes: 1}, true},
 	} {
 		p, err := openLimited(t, test.options)
 		require.NoError(t, err)

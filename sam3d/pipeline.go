@@ -28,11 +28,12 @@ type Options struct {
 	// DepthModel is a MoGe of any version in place of the checkpoint's: a file, a folder or a repository of the model hub,
 	// see weights.OpenDepth. MoGe-2 and MoGe-3 know metres, MoGe-1 distances up to a factor.
 	DepthModel string
-	// Stream has the weights of a stage on the device during that stage only: they are read anew for each object, and the
-	// device holds those of one stage instead of all. The checkpoint's files stay open and must not change.
-	Stream bool
-	// MemoryLimit bounds, in bytes, the memory of the device; on a CPU that is the process's resident set. Open streams
-	// the weights if they do not fit, and the mesh decoder works in slabs where it must; results differ by rounding at
+	// KeepWeights has the weights of all stages on the device from Open to Close: for services, whose objects then come
+	// sooner. Otherwise a stage's weights are there during that stage only, read anew for each object: the device holds
+	// those of one stage instead of all, and the checkpoint's files stay open and must not change.
+	KeepWeights bool
+	// MemoryLimit bounds, in bytes, the memory of the device; on a CPU that is the process's resident set. Weights are
+	// not kept if they do not fit, and the mesh decoder works in slabs where it must; results differ by rounding at
 	// most. If that is not enough for an object of the most voxels, Open fails with a *MemoryError that says what is. The
 	// needs are estimates, made from measurements on xla:cpu. They are those of the pipeline: what the process holds
 	// besides, results and pictures that wait, comes on top. 0 is no limit.
@@ -66,8 +67,8 @@ type Pipeline struct {
 	scoreBytes int64    // bound of what attention stores; 0: none
 	limit      int64    // of memory; 0: none
 	demand     demand   // if there is a limit
-	stream     bool     // weights are on the device during their stage only
-	files      []func() // close what is streamed from
+	stream     bool     // weights are on the device during their stage only,
+	files      []func() // and come from these files, which this closes
 
 	turn      chan struct{} // holds one token: whoever has it may use the device
 	closing   chan struct{} // closed by Close
@@ -103,7 +104,7 @@ func Open(ctx context.Context, source string, options Options) (p *Pipeline, err
 	if err != nil {
 		return nil, fmt.Errorf("sam3d: open %s: %w", source, withMissingYAML(err, checkpoint))
 	}
-	opened := &Pipeline{cfg: cfg, backend: backend, models: backend, limit: options.MemoryLimit, stream: options.Stream, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	opened := &Pipeline{cfg: cfg, backend: backend, models: backend, limit: options.MemoryLimit, stream: !options.KeepWeights, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	defer func() {
 		if p == nil { // an error or a panic
 			opened.free()

@@ -62,8 +62,13 @@ func resident() (bytes int) {
 // no goroutine and next to no memory is more than after the first ones.
 func TestMemoryIsFlat(t *testing.T) {
 	skipIfShort(t)
+	t.Run("weights kept", func(t *testing.T) { memoryIsFlat(t, sam3d.Options{KeepWeights: true}) })
+	t.Run("weights loaded", func(t *testing.T) { memoryIsFlat(t, sam3d.Options{}) })
+}
+
+func memoryIsFlat(t *testing.T, options sam3d.Options) {
 	d, name := openDevice(t)
-	p := openOn(t, name, sam3d.Options{})
+	p := openOn(t, name, options)
 	weights := d.Count()
 	heap := func() uint64 { // and gives back to the system what is free
 		debug.FreeOSMemory() // twice, as pools keep things for one collection
@@ -131,7 +136,7 @@ var errBroken = errors.New("the device is broken")
 func TestBrokenDevice(t *testing.T) {
 	skipIfShort(t)
 	d, name := openDevice(t)
-	p, r := openOn(t, name, sam3d.Options{}), everything(t)
+	p, r := openOn(t, name, sam3d.Options{KeepWeights: true}), everything(t)
 	want, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)
 	kept := d.Shapes()
@@ -201,9 +206,10 @@ func TestDeviceFailsToLoad(t *testing.T) {
 	skipIfShort(t)
 	d, name := openDevice(t)
 	folder := model(t)
-	p, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: name})
+	p, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: name, KeepWeights: true})
 	require.NoError(t, err)
 	uploads := d.Fail(nil)
+	require.Greater(t, uploads, 100)
 	require.NoError(t, p.Close())
 	require.Empty(t, d.Shapes(), "after Close")
 	for at := 1; at <= uploads; at += 1 + uploads/20 {
@@ -213,17 +219,17 @@ func TestDeviceFailsToLoad(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: name})
+		_, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: name, KeepWeights: true})
 		require.ErrorIs(t, err, errBroken, "call %d of %d", at, uploads)
 		require.Empty(t, d.Shapes(), "call %d of %d", at, uploads)
 	}
 }
 
-// TestStreamedWeightsLeaveTheDevice: weights that come and go are gone between objects, also after a failure.
-func TestStreamedWeightsLeaveTheDevice(t *testing.T) {
+// TestWeightsLeaveTheDevice: weights that are not kept are gone between objects, also after a failure.
+func TestWeightsLeaveTheDevice(t *testing.T) {
 	skipIfShort(t)
 	d, name := openDevice(t)
-	p, r := openOn(t, name, sam3d.Options{Stream: true}), everything(t)
+	p, r := openOn(t, name, sam3d.Options{}), everything(t)
 	require.Zero(t, d.Count())
 	_, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ type settings struct {
 	inputs              inputs
 	sampling            objects.Sampling
 	model, out, backend string
-	stream, json, force bool
+	keep, json, force   bool
 	fused               bool
 	memory              cli.Bytes
 	meshFormats         []string
@@ -35,8 +35,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.StringVar(&s.out, "out", "out", "folder of the results")
 	flags.StringVar(&s.backend, "backend", "", "go, xla:cpu, xla:cuda or xla:rocm (default: $GOMLX_BACKEND, or go); xla:cuda,tf32 multiplies in TF32")
 	s.sampling.Define(flags)
-	flags.BoolVar(&s.stream, "stream", false, "with -all, hold the weights of one stage at a time, as for one object: less memory, slower")
-	flags.Var(&s.memory, "memory-limit", "memory to keep to, as 8GB or 7.5GiB: weights are streamed and the mesh made in slabs where it must be (default: none)")
+	flags.BoolVar(&s.keep, "keep-weights", false, "with -all, hold the weights of all stages for all objects: faster, with more memory")
+	flags.Var(&s.memory, "memory-limit", "memory to keep to, as 8GB or 7.5GiB: weights are not kept and the mesh is made in slabs where it must be (default: none)")
 	flags.BoolVar(&s.fused, "fused-attention", false, "on xla:cuda, attend by cuDNN's kernel in bfloat16 where it can")
 	flags.StringVar(&meshFormatList, "mesh-format", "glb", "files of the mesh, of glb, obj and stl")
 	flags.BoolVar(&s.json, "json", false, "print the result as JSON")
@@ -68,7 +68,7 @@ func (s settings) request() (sam3d.Request, error) {
 	return r, err
 }
 
-// options are those of the pipeline. One object needs the weights of a stage once: they leave with the stage.
+// options are those of the pipeline.
 func (s settings) options() sam3d.Options {
-	return sam3d.Options{Backend: s.backend, Stream: s.stream || !s.inputs.segmenter.all, MemoryLimit: int64(s.memory), FusedAttention: s.fused}
+	return sam3d.Options{Backend: s.backend, KeepWeights: s.keep, MemoryLimit: int64(s.memory), FusedAttention: s.fused}
 }

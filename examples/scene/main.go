@@ -64,7 +64,7 @@ func makeScene(ctx context.Context, s settings, stderr io.Writer) (*scenes.Recor
 	defer cleanUp()
 	scene := scenes.Scene{
 		Out: s.out, Force: s.force, Stderr: stderr, Image: s.image, Model: s.model, Checkpoint: model,
-		Options:  sam3d.Options{Backend: s.backend, DepthModel: s.depthModel, Stream: s.stream, MemoryLimit: int64(s.memory)},
+		Options:  sam3d.Options{Backend: s.backend, DepthModel: s.depthModel, KeepWeights: s.keep, MemoryLimit: int64(s.memory)},
 		Sampling: s.sampling, Points: s.points, Loader: s.loader, FitMask: s.fitMask, Contents: in.contents, Photo: in.photo,
 		Objects: func(context.Context) ([]scenes.Object, error) { return in.objects, nil },
 	}

@@ -352,7 +352,7 @@ func TestLabels(t *testing.T) {
 		depth.SetGray16(i%width, i/width, color.Gray16{uint16(2000 + i%width)})
 	}
 	status, stdout, stderr := sceneIn(t, context.Background(), r.args("-formats", "gaussian4", "-labels", r.write("labels.png", labels),
-		"-depth", r.write("depth.png", depth), "-depth-scale", "0.001", "-intrinsics", "70,80,30,20", "-stream")...)
+		"-depth", r.write("depth.png", depth), "-depth-scale", "0.001", "-intrinsics", "70,80,30,20", "-keep-weights")...)
 	require.Zero(t, status, stderr)
 	camera := r.record().Camera
 	require.InDeltaSlice(t, []float64{70, 80, 30, 20}, []float64{camera.FX, camera.FY, camera.CX, camera.CY}, 1e-2)

@@ -20,7 +20,7 @@ type settings struct {
 	points                          objects.Points
 	sampling                        objects.Sampling
 	loader                          sam3d.Loader
-	fitMask, stream, json, force    bool
+	fitMask, keep, json, force      bool
 	memory                          cli.Bytes
 }
 
@@ -34,8 +34,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	}
 	flags.StringVar(&s.model, "model", "", "checkpoint: a folder, or a repository owner/name[@revision] of the model hub (default: a small embedded model)")
 	flags.StringVar(&s.depthModel, "depth-model", "", "a MoGe of any version in place of the checkpoint's: a file, a folder or a repository of the model hub")
-	flags.BoolVar(&s.stream, "stream", false, "weights are on the device during their stage only: less memory, more time for each object")
-	flags.Var(&s.memory, "memory-limit", "memory to keep to, as 8GB or 7.5GiB: weights are streamed and the mesh made in slabs where it must be (default: none)")
+	flags.BoolVar(&s.keep, "keep-weights", false, "hold the weights of all stages for all objects: faster, with more memory")
+	flags.Var(&s.memory, "memory-limit", "memory to keep to, as 8GB or 7.5GiB: weights are not kept and the mesh is made in slabs where it must be (default: none)")
 	flags.StringVar(&s.image, "image", "", "photograph: PNG, JPEG, GIF, WebP, TIFF or BMP (default: an embedded picture)")
 	flags.StringVar(&s.labels, "labels", "", "label image: each palette index, grey or colour but 0 or black is an object")
 	flags.BoolVar(&s.loader.NonZeroMask, "mask-nonzero", false, "every pixel of a mask that is not zero counts in full; JPEG masks are not cut at half brightness")

@@ -41,7 +41,7 @@ func (e *Engine) Open(ctx context.Context, source, backend string) error {
 		defer remove() // the weights are on the device by then
 		source = folder
 	}
-	pipeline, err := sam3d.Open(ctx, source, sam3d.Options{Backend: backend, MemoryLimit: e.MemoryLimit})
+	pipeline, err := sam3d.Open(ctx, source, sam3d.Options{Backend: backend, MemoryLimit: e.MemoryLimit, KeepWeights: true})
 	if err != nil {
 		return err
 	}

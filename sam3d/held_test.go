@@ -13,14 +13,14 @@ import (
 	"github.com/gomlx3d/image3d/sam3d"
 )
 
-// TestStream makes the same object with weights that come and go as with weights that stay.
-func TestStream(t *testing.T) {
+// TestWeightsLoaded makes the same object with weights that come and go as with weights that stay.
+func TestWeightsLoaded(t *testing.T) {
 	r := request(t)
 	r.Outputs = sam3d.Gaussians | sam3d.Gaussians4 | sam3d.Mesh
 	want, err := pipeline(t).Generate(t.Context(), r)
 	require.NoError(t, err)
 
-	p, err := sam3d.Open(t.Context(), model(t), sam3d.Options{Backend: backendName(), Stream: true})
+	p, err := sam3d.Open(t.Context(), model(t), sam3d.Options{Backend: backendName()})
 	require.NoError(t, err)
 	defer p.Close()
 	for range 2 {
@@ -40,11 +40,11 @@ func TestStream(t *testing.T) {
 	require.ErrorIs(t, err, sam3d.ErrClosed)
 }
 
-// TestStreamOfRemovedFolder goes on with the files that are open.
-func TestStreamOfRemovedFolder(t *testing.T) {
+// TestRemovedFolder goes on with the files that are open.
+func TestRemovedFolder(t *testing.T) {
 	skipIfShort(t)
 	folder := model(t)
-	p, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: backendName(), Stream: true})
+	p, err := sam3d.Open(t.Context(), folder, sam3d.Options{Backend: backendName()})
 	require.NoError(t, err)
 	defer p.Close()
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
@@ -59,13 +59,13 @@ func TestStreamOfRemovedFolder(t *testing.T) {
 // TestSecondObjectCompilesNothing makes two objects of as many voxels.
 func TestSecondObjectCompilesNothing(t *testing.T) {
 	skipIfShort(t)
-	for _, stream := range []bool{false, true} {
-		p, r := openOn(t, backendName(), sam3d.Options{Stream: stream}), everything(t)
+	for _, keep := range []bool{false, true} {
+		p, r := openOn(t, backendName(), sam3d.Options{KeepWeights: keep}), everything(t)
 		_, err := p.Generate(t.Context(), r)
 		require.NoError(t, err)
 		before := nn.Compilations()
 		_, err = p.Generate(t.Context(), r)
 		require.NoError(t, err)
-		require.Equal(t, before, nn.Compilations(), "weights that come and go: %v", stream)
+		require.Equal(t, before, nn.Compilations(), "weights are kept: %v", keep)
 	}
 }
