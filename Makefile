@@ -19,10 +19,10 @@ vet: ## formatting, go vet with and without XLA
 	CGO_ENABLED=0 go vet -tags noxla ./...
 
 test-go: ## all tests on the pure Go backend
-	GOMLX_BACKEND=go PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS) go test ./...
+	GOMLX_BACKEND=go PJRT_PLUGIN_LIBRARY_PATH=$(PLUGINS) go test -timeout 30m ./...
 
 test-xla: plugin ## the reference tests, and those of memory and faults of a device, on xla:cpu
-	$(XLA) go test ./... -run 'TestReference|TestMemoryIsFlat|TestBrokenDevice|TestDeviceFails|TestCancelAtEveryEvent'
+	$(XLA) go test -timeout 30m ./... -run 'TestReference|TestMemoryIsFlat|TestBrokenDevice|TestDeviceFails|TestCancelAtEveryEvent'
 
 race: ## tests under the race detector (pure Go backend)
 	GOMLX_BACKEND=go go test -short -race -gcflags=all=-d=checkptr=0 -timeout 60m ./...
@@ -38,7 +38,7 @@ fuzz: ## every fuzz target for FUZZTIME (60s), one after the other
 	done
 
 bench: plugin ## benchmarks on xla:cpu; BENCH selects them
-	$(XLA) go test ./... -run '^$$' -bench '$(BENCH)' -benchtime 3x
+	$(XLA) go test -timeout 30m ./... -run '^$$' -bench '$(BENCH)' -benchtime 3x
 
 bench-peer: plugin ## PyTorch and our stages in turn on the same cores, tables in out; BENCH_PEER="--only NAME,... --quick"
 	test -x .venv/bin/python || { python3 -m venv .venv && .venv/bin/pip install -q torch numpy; }
