@@ -115,14 +115,22 @@ func device[T int32 | float32](flat []T, dims ...int) array {
 	return array{shapes.Make(dtypes.FromGenericsType[T](), dims...), dtypes.UnsafeByteSliceFromAny(flat)}
 }
 
-// upload copies arrays to the first device. On an error nothing is left there.
-func upload(backend compute.Backend, list ...array) (Arrays, error) {
-	var out Arrays
+// upload copies arrays to the first device. On an error nothing is left there. The backend's panics become errors, so
+// that callers free what they have.
+func upload(backend compute.Backend, list ...array) (out Arrays, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = nn.AsError(r)
+		}
+		if err != nil {
+			out.Free()
+			out, err = nil, fmt.Errorf("sparse: upload: %w", err)
+		}
+	}()
 	for _, a := range list {
 		t, err := tensors.FromRaw(nn.Plain(backend), 0, a.shape, a.bytes)
 		if err != nil {
-			out.Free()
-			return nil, fmt.Errorf("sparse: upload %s: %w", a.shape, err)
+			return out, fmt.Errorf("%s: %w", a.shape, err)
 		}
 		out = append(out, t)
 	}

@@ -161,7 +161,11 @@ func (s *Set) Upload(backend compute.Backend) (map[string]*tensors.Tensor, error
 // upload copies one tensor. The backend's panics become errors: this may run in a goroutine of its own.
 func (s *Set) upload(backend compute.Backend, name string) (d *tensors.Tensor, err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case error:
+			err = fmt.Errorf("weights: upload %q: %w", name, p)
+		default:
 			err = fmt.Errorf("weights: upload %q: %v", name, p)
 		}
 	}()

@@ -133,7 +133,7 @@ func NewProgram(backend compute.Backend, name string, build GraphFn) *Program {
 func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%s: %w", p.name, asError(r))
+			err = fmt.Errorf("%s: %w", p.name, AsError(r))
 		}
 	}()
 	names := slices.Sorted(maps.Keys(w))
@@ -165,8 +165,8 @@ func (p *Program) Call(w Weights, in ...any) (out []*tensors.Tensor, err error) 
 	return out, nil
 }
 
-// asError is what was recovered from a panic, as an error.
-func asError(r any) error {
+// AsError is what was recovered from a panic, as an error.
+func AsError(r any) error {
 	if err, ok := r.(error); ok {
 		return err
 	}
@@ -192,7 +192,7 @@ func (p *Program) exec(names []string) (*Exec, error) {
 		defer func() {
 			// Exec catches errors only; anything else would leave it waiting for this compilation for ever.
 			if r := recover(); r != nil {
-				panic(asError(r))
+				panic(AsError(r))
 			}
 		}()
 		compilations.Add(1)
