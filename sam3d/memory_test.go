@@ -34,6 +34,8 @@ func TestMemoryLimit(t *testing.T) {
 	require.EqualValues(t, 1, least.Limit)
 	require.Greater(t, least.Needed, int64(goProcess))
 	require.Contains(t, err.Error(), string(least.Stage))
+	_, err = openLimited(t, Options{MemoryLimit: -1})
+	require.ErrorIs(t, err, ErrMemory)
 	_, err = openLimited(t, Options{MemoryLimit: least.Needed - 1})
 	require.ErrorIs(t, err, ErrMemory)
 

@@ -29,7 +29,7 @@ func (p *Pipeline) load(ctx context.Context, c *weights.Checkpoint, options Opti
 	if err != nil {
 		return err
 	}
-	if p.limit > 0 {
+	if p.limit != 0 { // nothing keeps to a negative one
 		if err := p.limitMemory(p.demandOf(sets, depth)); err != nil {
 			depth.close()
 			return err
