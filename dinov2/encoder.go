@@ -75,6 +75,7 @@ func newEncoder(cfg Config, set *weights.Set, shared *programs) (*Encoder, error
 
 // Load uploads the weights of set again after Unload. It fails as New does, and then nothing is loaded.
 func (e *Encoder) Load(set *weights.Set) error {
+	e.Unload() // if they are there
 	if err := set.Check(Spec(e.cfg)); err != nil {
 		return fmt.Errorf("dinov2: %w", err)
 	}

@@ -72,6 +72,7 @@ func New(backend compute.Backend, cfg Config, set *weights.Set) (*Model, error) 
 
 // Load uploads the weights of set again after Unload. It fails as New does, and then nothing is loaded.
 func (m *Model) Load(set *weights.Set) error {
+	m.Unload() // if they are there
 	if err := set.Check(Spec(m.cfg)); err != nil {
 		return fmt.Errorf("moge: %w", err)
 	}
@@ -121,6 +122,9 @@ func (m *Model) Forward(ctx context.Context, image Image, opt Options) (*Raw, er
 	rounds, err := m.cfg.rounds(opt)
 	if err != nil {
 		return nil, err
+	}
+	if !m.encoder.Loaded() {
+		return nil, nn.ErrClosed
 	}
 	return m.version.forward(ctx, image, numTokens, rounds)
 }

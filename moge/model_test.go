@@ -168,6 +168,27 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, err, nn.ErrClosed)
 }
 
+// Without its weights a model refuses work. Loading them twice leaves them once.
+func TestUnload(t *testing.T) {
+	for _, cfg := range []Config{small(), small2(), small3()} {
+		device := fixture.NewDevice(fixture.Backend(t))
+		m, err := New(device, cfg, randomSet(cfg))
+		require.NoError(t, err)
+		loaded := device.Count()
+		m.Unload()
+		require.Zero(t, device.Count())
+		_, err = m.Infer(t.Context(), testImage(40, 60), Options{})
+		require.ErrorIs(t, err, nn.ErrClosed)
+		require.NoError(t, m.Load(randomSet(cfg)))
+		require.NoError(t, m.Load(randomSet(cfg)))
+		require.Equal(t, loaded, device.Count())
+		_, err = m.Infer(t.Context(), testImage(40, 60), Options{})
+		require.NoError(t, err)
+		m.Close()
+		require.Zero(t, device.Count())
+	}
+}
+
 // countdown is a context that ends after a number of looks at it.
 type countdown struct {
 	context.Context

@@ -81,6 +81,7 @@ func New(backend compute.Backend, structure Config, structureSet *weights.Set, l
 
 // Load uploads the weights of both sets again after Unload. It fails as New does, and then nothing is loaded.
 func (e *Encoder) Load(structure, latent *weights.Set) error {
+	e.Unload() // if they are there
 	b := builder{backend: e.backend, encoder: e}
 	if err := b.add(e.structure, structure); err != nil {
 		e.Unload()

@@ -365,6 +365,22 @@ func TestClose(t *testing.T) {
 	e.Close()
 	_, _, err := e.Encode(t.Context(), smallViews(8))
 	require.ErrorIs(t, err, nn.ErrClosed)
+	_, err = e.Features(t.Context(), 8, smallViews(8).RGBImage)
+	require.ErrorIs(t, err, nn.ErrClosed)
+}
+
+// Loading the weights twice leaves them once.
+func TestLoadTwice(t *testing.T) {
+	ss, slat := released(1)
+	device := fixture.NewDevice(fixture.Backend(t))
+	e, err := New(device, shrink(ReleasedStructure()), ss, shrink(ReleasedLatent()), slat)
+	require.NoError(t, err)
+	loaded := device.Count()
+	require.NoError(t, e.Load(ss, slat))
+	require.Equal(t, loaded, device.Count())
+	require.Error(t, e.Load(ss, weights.NewSet(nil)))
+	require.Zero(t, device.Count())
+	e.Close()
 }
 
 // BenchmarkEncode makes the tokens of both stages at the released size, with weights of zeros.

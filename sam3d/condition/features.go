@@ -27,6 +27,9 @@ type place struct{ stage, slot int }
 //
 // It stops within one block of a network of ctx being cancelled. It fails with ctx.Err() or ErrInput.
 func (e *Encoder) Features(ctx context.Context, size int, rgb []float32) (*Features, error) {
+	if e.stages == nil {
+		return nil, nn.ErrClosed
+	}
 	v := Views{Size: size, RGBImage: rgb}
 	if err := v.validate(); err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ func NewGaussians(backend compute.Backend, cfg GaussiansConfig, set *weights.Set
 
 // Load uploads the weights of set again after Unload. It fails as NewGaussians does, and then nothing is loaded.
 func (d *GaussiansDecoder) Load(set *weights.Set) (err error) {
+	d.Unload() // if they are there
 	if err := set.Check(GaussiansSpec(d.cfg)); err != nil {
 		return fmt.Errorf("decoder: gaussians: %w", err)
 	}

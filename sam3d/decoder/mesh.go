@@ -59,6 +59,7 @@ func NewMesh(backend compute.Backend, cfg MeshConfig, set *weights.Set) (*MeshDe
 
 // Load uploads the weights of set again after Unload. It fails as NewMesh does, and then nothing is loaded.
 func (d *MeshDecoder) Load(set *weights.Set) (err error) {
+	d.Unload() // if they are there
 	if err := set.Check(MeshSpec(d.cfg)); err != nil {
 		return fmt.Errorf("decoder: mesh: %w", err)
 	}

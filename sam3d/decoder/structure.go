@@ -176,6 +176,7 @@ func NewStructure(backend compute.Backend, cfg StructureConfig, set *weights.Set
 
 // Load uploads the weights of set again after Unload. It fails as NewStructure does, and then nothing is loaded.
 func (s *Structure) Load(set *weights.Set) (err error) {
+	s.Unload() // if they are there
 	if err := set.Check(StructureSpec(s.cfg)); err != nil {
 		return fmt.Errorf("decoder: structure: %w", err)
 	}

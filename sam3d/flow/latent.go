@@ -82,6 +82,7 @@ func NewLatent(backend compute.Backend, cfg LatentConfig, set *weights.Set) (*La
 
 // Load uploads the weights of set again after Unload. It fails as NewLatent does, and then nothing is loaded.
 func (l *Latent) Load(set *weights.Set) (err error) {
+	l.Unload() // if they are there
 	if err := set.Check(LatentSpec(l.cfg)); err != nil {
 		return fmt.Errorf("flow: latent: %w", err)
 	}
