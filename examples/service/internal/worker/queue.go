@@ -198,7 +198,7 @@ func (q *Queue) Position(id string) (int, bool) {
 func (q *Queue) Cancel(id string) (store.Job, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	waiting := q.line.remove(id)
+	waiting := slices.ContainsFunc(q.line.order(), func(job store.Job) bool { return job.ID == id })
 	job, err := q.store.Update(id, func(j *store.Job) error {
 		if j.State.Final() {
 			return nil
@@ -213,7 +213,8 @@ func (q *Queue) Cancel(id string) (store.Job, error) {
 		return job, err
 	}
 	switch {
-	case waiting:
+	case waiting: // until the end is stored: on a full disk it goes on waiting
+		q.line.remove(id)
 		q.ended(job)
 		q.changed()
 	case q.running == id:

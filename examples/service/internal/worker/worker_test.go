@@ -119,6 +119,17 @@ func TestStartsAgain(t *testing.T) {
 	stop()
 }
 
+// A waiting job whose cancellation cannot be stored, as the disk is full, goes on waiting.
+func TestCancelNotStored(t *testing.T) {
+	s := newService(t, t.TempDir(), limits)
+	job := s.submit("a")
+	require.NoError(t, s.store.Close()) // nothing can be stored any more
+	_, err := s.Cancel(job.ID)
+	require.Error(t, err)
+	_, waits := s.Position(job.ID)
+	require.True(t, waits)
+}
+
 func TestOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		make  fake
