@@ -89,6 +89,11 @@ func TestUploadFails(t *testing.T) {
 	_, err := set.Upload(copying{Backend: fixture.Backend(t), fail: true})
 	require.ErrorContains(t, err, `"bad"`)
 	require.ErrorContains(t, err, "out of memory")
+	broken := errors.New("broken")
+	device := fixture.NewDevice(fixture.Backend(t))
+	device.Fail(func(int, string) error { panic(broken) })
+	_, err = set.Upload(device)
+	require.ErrorIs(t, err, broken)
 
 	for name, tensor := range map[string]weights.Tensor{
 		"short":    {DType: dtypes.Float32, Shape: []int{4}, Data: four[:3]},
