@@ -42,7 +42,7 @@ var (
 	ErrWeights = weights.ErrMismatch
 )
 
-// SizeMismatchError is a mask that does not have the size of its image; see FitMask.
+// SizeMismatchError is a mask of the size Mask for an image of the size Picture; see FitMask. Errors hold a pointer to it.
 type SizeMismatchError = input.SizeMismatchError
 
 // guard turns a panic into an error, so that none leaves the API.

@@ -29,7 +29,8 @@ const (
 	OpenCVAxes
 )
 
-// Intrinsics are the focal lengths and the principal point of a depth map, in its pixels.
+// Intrinsics are the focal lengths FX, FY and the principal point CX, CY of a picture or a depth map, in its pixels, the
+// centre of the first being (0, 0).
 type Intrinsics = input.Intrinsics
 
 // PointMap reads a point map from a .npy or .npz file: an array [height, width, 3] of float16, float32 or float64 in C

@@ -38,8 +38,9 @@ type Options struct {
 	// needs are estimates, made from measurements on xla:cpu. They are those of the pipeline: what the process holds
 	// besides, results and pictures that wait, comes on top. 0 is no limit.
 	MemoryLimit int64
-	// ScoreBytes bounds the attention scores that are stored at a time, in bytes, at least 16 MiB. 0 chooses: chunks that
-	// are fast on xla:cpu, which stores no scores, and 256 MiB on GPUs, and on the pure Go backend under a MemoryLimit.
+	// ScoreBytes bounds the attention scores that are stored at a time, in bytes; less than 16 MiB counts as that.
+	// 0 chooses: chunks that are fast on xla:cpu, which stores no scores, and 256 MiB on GPUs, and on the pure Go backend
+	// under a MemoryLimit.
 	ScoreBytes int64
 	// FusedAttention lets the encoders and flows attend by the backend's own kernel where it has one (xla:cuda, cuDNN's),
 	// in bfloat16. It takes part of the time and never stores the scores; but it is not float32, and so off by default.

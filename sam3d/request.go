@@ -23,7 +23,8 @@ const (
 
 const allOutputs = Gaussians | Gaussians4 | Mesh
 
-// PointMap is where the camera sees each pixel, in the camera frame.
+// PointMap is where the camera sees each pixel, in the camera frame: Width, Height and Points [Height, Width, 3], NaN where
+// there is none.
 type PointMap = input.PointMap
 
 // MaxSteps bounds the sampling steps of a stage.
@@ -42,7 +43,7 @@ type Request struct {
 	// PointMap replaces the checkpoint's depth model. Another size than the image's is resampled to the nearest pixel.
 	PointMap *PointMap
 	// NoDepth leaves the depth model out: without a PointMap the model then works from the picture alone, and the pose
-	// has no scale.
+	// has no scale, which is no warning as it was asked for.
 	NoDepth bool
 
 	// Seed selects the initial noise. The same seed gives the same result on the same backend.

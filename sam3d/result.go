@@ -10,7 +10,8 @@ import (
 	"github.com/gomlx3d/image3d/splat"
 )
 
-// Pose places the object in the camera frame.
+// Pose places the object in the camera frame: Rotation (w, x, y, z), Translation and Scale, see the package comment. Its
+// method Transform gives the splat.Pose that packages splat and export take.
 type Pose = pose.Pose
 
 // Result is what a Request made. Outputs that were not asked for are nil. All geometry is in the object frame.

@@ -11,7 +11,8 @@ import (
 )
 
 // Pose places an object in a scene: it maps the row vector p to p*Scale*R + Translation, R the matrix of the unit
-// quaternion Rotation. Poses come from a pipeline or from NewPose; the zero Pose is invalid.
+// quaternion Rotation. Rotation has the fields W, X, Y and Z, and Translation is [3]float64. Poses come from a pipeline
+// (sam3d.Pose.Transform) or from NewPose; the zero Pose is invalid.
 type Pose = geom.Transform
 
 // ErrPose is wrapped by the error about a pose that is not finite, has no rotation or a scale that is not positive.
