@@ -71,7 +71,7 @@ func (c Config) rounds(opt Options) (int, error) {
 	case opt.RefineRounds > maxRounds:
 		return 0, fmt.Errorf("%w: %d rounds of refinement are more than %d", ErrInput, opt.RefineRounds, maxRounds)
 	case c.Refiner == nil && opt.RefineRounds > 0:
-		return 0, fmt.Errorf("%w: rounds of refinement without a refiner", ErrInput)
+		return 0, fmt.Errorf("%w: %d rounds of refinement without a refiner, which only MoGe-3 has", ErrInput, opt.RefineRounds)
 	case c.Refiner == nil || opt.RefineRounds < 0:
 		return 0, nil
 	case opt.RefineRounds == 0:

@@ -216,7 +216,7 @@ func TestBadFiles(t *testing.T) {
 		"not a checkpoint":   {"-model", text},
 		"holds neither":      {"-model", folder},
 		"unknown; there are": {"-backend", "abacus"},
-		"without a refiner":  {"-rounds", "2"},
+		"only MoGe-3 has":    {"-rounds", "2"},
 		"patches, not in":    {"-tokens", "1000000"},
 	} {
 		out := filepath.Join(t.TempDir(), "out")

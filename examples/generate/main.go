@@ -44,6 +44,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return p.Report(summary, summary.print, s.json, err)
 }
 
+// hint adds to an error what may be done about it.
+func hint(err error) error {
+	var size *sam3d.SizeMismatchError
+	switch {
+	case errors.Is(err, sam3d.ErrNoVoxels):
+		return fmt.Errorf("%w; the model sees no object there: check the mask, or try another -seed", err)
+	case errors.Is(err, sam3d.ErrNoMask):
+		return fmt.Errorf("%w; -mask names a mask, and -segmenter finds one", err)
+	case errors.As(err, &size):
+		return fmt.Errorf("%w; if it is a mask of this picture, -fit-mask accepts it", err)
+	}
+	return err
+}
+
 // generate reads the pictures, runs the pipeline and writes the files.
 func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, error) {
 	if err := prepareFolder(s); err != nil {
@@ -73,11 +87,8 @@ func generate(ctx context.Context, s settings, stderr io.Writer) (*summary, erro
 	request.Progress = bar.Of("")
 	result, err := pipeline.Generate(ctx, request)
 	bar.Close()
-	if errors.Is(err, sam3d.ErrNoVoxels) {
-		return nil, fmt.Errorf("%w; the model sees no object there: check the mask, or try another -seed", err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, hint(err)
 	}
 	summary := summarise(s, result)
 	for _, file := range s.files(request.Mask) {

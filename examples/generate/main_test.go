@@ -120,9 +120,9 @@ func TestBadFiles(t *testing.T) {
 	for expected, args := range map[string][]string{
 		"no such file":       {"-image", filepath.Join(folder, "none.png")},
 		"unknown format":     {"-image", text},
-		"48x64":              {"-image", photo, "-mask", picture("turned.png", 48, 64, 255)},
+		"-fit-mask":          {"-image", photo, "-mask", picture("turned.png", 48, 64, 255)},
 		"mask is empty":      {"-image", photo, "-mask", picture("black.png", 64, 48, 0)},
-		"no mask given":      {"-image", photo},
+		"-mask names":        {"-image", photo},
 		"not a point map":    {"-image", photo, "-mask", picture("white.png", 64, 48, 255), "-pointmap", text},
 		"holds no depths":    {"-image", photo, "-mask", picture("white.png", 64, 48, 255), "-depth", photo, "-intrinsics", "50,50,32,24"},
 		"the limit is 3071":  {"-image", photo, "-max-pixels", "3071"},
