@@ -16,6 +16,7 @@ fi
 if [ "$kind" = cpu ] && (cd "$here/.." && timeout 300 go run ./internal/plugin "$folder"); then
 	exit 0
 fi
+[ "$kind" != cpu ] || echo "plugin.sh: GoMLX's installer failed; the wheel of $pins is taken" >&2
 work=$(mktemp -d "$folder/.download-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r "$pins" -d "$work"
