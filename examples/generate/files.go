@@ -105,10 +105,11 @@ type poseJSON struct {
 	Translation [3]float64 `json:"translation"`
 	Scale       float64    `json:"scale"`
 	Frame       string     `json:"frame"`
+	Metric      bool       `json:"metric"` // the depth model knows metres, and the unit is one
 }
 
 func poseOf(r *sam3d.Result) poseJSON {
-	return poseJSON{r.Pose.Rotation, r.Pose.Translation, r.Pose.Scale, "camera: +X left, +Y up, +Z forward"}
+	return poseJSON{r.Pose.Rotation, r.Pose.Translation, r.Pose.Scale, "camera: +X left, +Y up, +Z forward", r.Metric}
 }
 
 func summarise(s settings, r *sam3d.Result) *summary {
