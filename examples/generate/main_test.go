@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gomlx3d/image3d/export"
+	"github.com/gomlx3d/image3d/sam3d"
 )
 
 // generateIn runs the program and returns its exit status and what it printed.
@@ -58,6 +59,14 @@ func TestDemo(t *testing.T) {
 	document, err := gltf.Open(filepath.Join(out, "mesh.glb"))
 	require.NoError(t, err)
 	require.Equal(t, s.Vertices, document.Accessors[document.Meshes[0].Primitives[0].Attributes[gltf.POSITION]].Count)
+
+	var pose poseJSON
+	text, err := os.ReadFile(filepath.Join(out, "pose.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &pose))
+	require.Equal(t, s.Pose, pose)
+	require.False(t, pose.Metric, "MoGe-1 does not know metres")
+	require.True(t, poseOf(&sam3d.Result{Metric: true}).Metric)
 
 	before, err := os.ReadFile(filepath.Join(out, "gaussians.ply"))
 	require.NoError(t, err)
