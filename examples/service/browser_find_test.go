@@ -30,7 +30,7 @@ func TestPageFinds(t *testing.T) {
 	b.do(chromedp.SetUploadFiles("#photo", []string{filepath.Join(folder, "photo.png")}), chromedp.WaitVisible("#editor"))
 	b.clicks()
 	b.words()
-	b.do(chromedp.Click("summary", chromedp.ByQuery), chromedp.SetValue("#steps", "1"), chromedp.Click("#start"), chromedp.WaitVisible("#progress"))
+	b.do(click("summary"), chromedp.SetValue("#steps", "1"), click("#start"), chromedp.WaitVisible("#progress"))
 	b.until(`document.getElementById('scene').dataset.ready`)
 	b.do(emulation.SetDeviceMetricsOverride(390, 844, 1, true))
 	var overflow bool
@@ -46,7 +46,7 @@ func TestPageFinds(t *testing.T) {
 func (b *tab) press(x, y float64, modifiers ...input.Modifier) {
 	b.t.Helper()
 	var box struct{ X, Y, Width, Height float64 }
-	b.do(chromedp.ScrollIntoView("#stage", chromedp.ByQuery),
+	b.do(chromedp.ScrollIntoView("#stage", chromedp.ByQuery), drawn,
 		chromedp.Evaluate(`document.getElementById('stage').getBoundingClientRect().toJSON()`, &box))
 	b.do(chromedp.MouseClickXY(box.X+x*box.Width, box.Y+y*box.Height, chromedp.ButtonModifiers(modifiers...)))
 }
@@ -63,7 +63,7 @@ func (b *tab) marks(on, beside int) {
 func (b *tab) clicks() {
 	b.t.Helper()
 	bare := b.picture("#stage")
-	b.do(chromedp.Click("#click-tool"))
+	b.do(click("#click-tool"))
 	b.press(0.2, 0.2, input.ModifierShift)
 	b.until(`document.getElementById('edit-error').textContent.includes('on the object first')`)
 	b.press(0.5, 0.5)
@@ -73,15 +73,15 @@ func (b *tab) clicks() {
 	one := b.text("#coverage")
 	b.press(0.1, 0.1, input.ModifierShift)
 	b.marks(1, 1)
-	b.do(chromedp.Click("#beside"))
+	b.do(click("#beside"))
 	b.press(0.9, 0.1)
 	b.marks(1, 2)
-	b.do(chromedp.Click("#beside"), chromedp.Focus("#stage"), chromedp.KeyEvent("\u0301"), chromedp.KeyEvent(" ")) // arrow left
+	b.do(click("#beside"), chromedp.Focus("#stage"), chromedp.KeyEvent("\u0301"), chromedp.KeyEvent(" ")) // arrow left
 	b.marks(2, 2)
 	b.save("f1-clicks.png")
 	b.press(0.9, 0.9)
 	for range 4 { // the first at once, before the answer
-		b.do(chromedp.Click("#undo"))
+		b.do(click("#undo"))
 	}
 	b.marks(1, 0)
 	require.Equal(b.t, one, b.text("#coverage"), "undo brings the mask of the first click back")
@@ -93,13 +93,13 @@ func (b *tab) clicks() {
 // words finds objects by words and picks one.
 func (b *tab) words() {
 	b.t.Helper()
-	b.do(chromedp.Click("#clear"), chromedp.SendKeys("#text", "the mug\r"))
+	b.do(click("#clear"), chromedp.SendKeys("#text", "the mug\r"))
 	b.until(fmt.Sprintf(`document.querySelectorAll('#instances input').length === %d`, tiny.Queries))
 	require.Contains(b.t, b.text("#find-note"), "found")
-	b.do(chromedp.Click("#instances label:nth-child(2)", chromedp.ByQuery))
+	b.do(click("#instances label:nth-child(2)"))
 	b.until(`document.getElementById('coverage').textContent.includes('%')`)
 	second := b.text("#coverage")
-	b.do(chromedp.Click("#instances label:nth-child(1)", chromedp.ByQuery), chromedp.Click("#undo"))
+	b.do(click("#instances label:nth-child(1)"), click("#undo"))
 	require.Equal(b.t, second, b.text("#coverage"))
 	b.until(`document.querySelector('#instances label:nth-child(2) input').checked`)
 	b.save("f2-words.png")

@@ -106,6 +106,15 @@ func (b *tab) do(actions ...chromedp.Action) {
 	require.NoError(b.t, chromedp.Run(b.ctx, actions...))
 }
 
+// drawn waits until the page is shown as it is: the browser takes a click for where things were before they scrolled.
+var drawn = chromedp.Evaluate(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`,
+	nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
+
+// click presses the element.
+func click(selector string) chromedp.Action {
+	return chromedp.Tasks{chromedp.ScrollIntoView(selector, chromedp.ByQuery), drawn, chromedp.Click(selector, chromedp.ByQuery)}
+}
+
 func (b *tab) text(selector string) (text string) {
 	b.t.Helper()
 	b.do(chromedp.Text(selector, &text, chromedp.ByQuery))
@@ -143,7 +152,7 @@ func (b *tab) save(name string) {
 func (b *tab) drag(selector string, from, to [2]float64) {
 	b.t.Helper()
 	var box struct{ X, Y, Width, Height float64 }
-	b.do(chromedp.ScrollIntoView(selector, chromedp.ByQuery),
+	b.do(chromedp.ScrollIntoView(selector, chromedp.ByQuery), drawn,
 		chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).getBoundingClientRect().toJSON()", selector), &box))
 	at := func(p [2]float64) (x, y float64) { return box.X + p[0]*box.Width, box.Y + p[1]*box.Height }
 	x, y := at(from)
@@ -208,7 +217,7 @@ func TestPageAsksForAKey(t *testing.T) {
 	b := openTab(t, launch(t, t.TempDir(), "-keys", keys).url)
 	for _, key := range []string{"wrong", "a-long-enough-key-0001"} {
 		b.until(`document.getElementById('key-dialog').open`)
-		b.do(chromedp.SendKeys("#key", key), chromedp.Click("#key-dialog button", chromedp.ByQuery))
+		b.do(chromedp.SendKeys("#key", key), click("#key-dialog button"))
 	}
 	b.until(`document.getElementById('service').textContent.includes('Demonstration') || document.getElementById('service').textContent.includes('loaded')`)
 }
@@ -248,11 +257,11 @@ func (b *tab) paint(folder string) {
 	byMouse := b.text("#coverage")
 	b.do(chromedp.Focus("#stage"), chromedp.KeyEvent("e"), chromedp.KeyEvent(" "))
 	b.until(fmt.Sprintf("document.getElementById('coverage').textContent !== %q", byMouse)) // the eraser took some away
-	b.do(chromedp.Click("#undo"))
+	b.do(click("#undo"))
 	require.Equal(b.t, byMouse, b.text("#coverage"))
-	b.do(chromedp.Click("#undo"))
+	b.do(click("#undo"))
 	b.until(`document.getElementById('start').disabled`)
-	b.do(chromedp.Click("#redo"), chromedp.Click("#invert"), chromedp.Click("#clear"))
+	b.do(click("#redo"), click("#invert"), click("#clear"))
 	b.until(`document.getElementById('start').disabled`)
 	b.do(chromedp.SetUploadFiles("#mask", []string{filepath.Join(folder, "mask.png")}))
 	b.until(`!document.getElementById('start').disabled`)
@@ -263,8 +272,8 @@ func (b *tab) paint(folder string) {
 // generate makes the object, with a point map that tells where the camera is.
 func (b *tab) generate(folder string) {
 	b.t.Helper()
-	b.do(chromedp.Click("summary", chromedp.ByQuery), chromedp.SetUploadFiles("#pointmap", []string{filepath.Join(folder, "points.npy")}),
-		chromedp.SetValue("#seed", "7"), chromedp.SetValue("#steps", "3"), chromedp.Click("#start"), chromedp.WaitVisible("#progress"))
+	b.do(click("summary"), chromedp.SetUploadFiles("#pointmap", []string{filepath.Join(folder, "points.npy")}),
+		chromedp.SetValue("#seed", "7"), chromedp.SetValue("#steps", "3"), click("#start"), chromedp.WaitVisible("#progress"))
 	b.until(`document.getElementById('scene').dataset.ready`)
 	require.Contains(b.t, b.text("#facts"), "seed 7")
 }
@@ -273,10 +282,10 @@ func (b *tab) generate(folder string) {
 func (b *tab) look() {
 	b.t.Helper()
 	b.settled()
-	b.do(chromedp.Click("#show-splats"))
+	b.do(click("#show-splats"))
 	b.settled()
 	empty := b.picture("#scene")
-	b.do(chromedp.Click("#show-splats"))
+	b.do(click("#show-splats"))
 	b.settled()
 	splats := b.picture("#scene")
 	require.Greater(b.t, differ(empty, splats), 0.01, "splats are seen")
@@ -291,20 +300,20 @@ func (b *tab) look() {
 	for range 5 {
 		b.do(chromedp.KeyEvent("\u0302")) // arrow right
 	}
-	b.do(chromedp.Click("#show-splats"), chromedp.Click("#show-mesh"))
+	b.do(click("#show-splats"), click("#show-mesh"))
 	b.settled()
 	require.Greater(b.t, differ(empty, b.picture("#scene")), 0.005, "the mesh is seen")
 	b.save("4-mesh.png")
-	b.do(chromedp.Click("#show-mesh"), chromedp.Click("#show-points"), chromedp.Click(`input[name="view"][value="photo"]`, chromedp.ByQuery))
+	b.do(click("#show-mesh"), click("#show-points"), click(`input[name="view"][value="photo"]`))
 	b.settled()
 	overPhoto := b.picture("#scene")
-	b.do(chromedp.Click("#show-points"))
+	b.do(click("#show-points"))
 	b.settled()
 	require.Greater(b.t, differ(overPhoto, b.picture("#scene")), 0.005, "the points lie over the photograph")
-	b.do(chromedp.Click("#show-splats"), chromedp.Click("#show-mesh"))
+	b.do(click("#show-splats"), click("#show-mesh"))
 	b.settled()
 	b.save("5-photo.png")
-	b.do(chromedp.Click("#reset"))
+	b.do(click("#reset"))
 }
 
 // fetch downloads every file.
@@ -316,7 +325,7 @@ func (b *tab) fetch(folder string) {
 	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllowAndName).WithDownloadPath(folder).WithEventsEnabled(true))
 	for _, node := range nodes {
 		name := node.AttributeValue("download")
-		b.do(chromedp.Click(fmt.Sprintf("#files a[download=%q]", name), chromedp.ByQuery))
+		b.do(click(fmt.Sprintf("#files a[download=%q]", name)))
 		select {
 		case id := <-b.download:
 			info, err := os.Stat(filepath.Join(folder, id))
@@ -331,10 +340,10 @@ func (b *tab) fetch(folder string) {
 // cancel starts a long job and stops it.
 func (b *tab) cancel() {
 	b.t.Helper()
-	b.do(chromedp.SetValue("#steps", "1000"), chromedp.Click("#start"))
+	b.do(chromedp.SetValue("#steps", "1000"), click("#start"))
 	b.until(`document.getElementById('stage-name').textContent.startsWith('Finding') && document.getElementById('bar').value > 3`)
 	b.save("6-progress.png")
-	b.do(chromedp.Click("#cancel"))
+	b.do(click("#cancel"))
 	b.until(`document.getElementById('empty').textContent.includes('Cancelled')`)
 	b.until(`!document.getElementById('start').disabled`)
 }
