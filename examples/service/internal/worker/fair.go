@@ -69,6 +69,11 @@ func (l *line) order() []store.Job {
 	}
 }
 
+// position returns how many jobs start before that one, or -1 if it does not wait.
+func (l *line) position(id string) int {
+	return slices.IndexFunc(l.order(), func(job store.Job) bool { return job.ID == id })
+}
+
 // remove takes a job out of the line and reports whether it was there.
 func (l *line) remove(id string) bool {
 	same := func(job store.Job) bool { return job.ID == id }

@@ -185,10 +185,8 @@ func (q *Queue) Position(id string) (int, bool) {
 	if q.running != "" {
 		ahead = 1
 	}
-	for i, job := range q.line.order() {
-		if job.ID == id {
-			return ahead + i, true
-		}
+	if i := q.line.position(id); i >= 0 {
+		return ahead + i, true
 	}
 	return 0, false
 }
@@ -198,7 +196,7 @@ func (q *Queue) Position(id string) (int, bool) {
 func (q *Queue) Cancel(id string) (store.Job, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	waiting := slices.ContainsFunc(q.line.order(), func(job store.Job) bool { return job.ID == id })
+	waiting := q.line.position(id) >= 0
 	job, err := q.store.Update(id, func(j *store.Job) error {
 		if j.State.Final() {
 			return nil
